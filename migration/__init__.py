@@ -1,13 +1,13 @@
 """Moves a store from RocketMQ's files to RocksDB and back, and opens it in every phase.
 
-`open_any` opens every store, and `Migrator` is its migration; `open_migrator` opens a stopped store
-for one, `adopt` takes over a RocketMQ store, and `release.py` gives it back. The rooms, each of
+`open_any` opens any store; its migration is a `Migrator`. `open_migrator` opens a stopped store for
+a migration, `adopt` takes over a RocketMQ store, and `release.py` hands it back. The rooms, each of
 which may only use those before it:
 
-* `formats`: RocketMQ's byte layouts; `broker_config`: what a broker stores beside them;
-* `waiting`: what a broker has not delivered yet;
+* `formats`: RocketMQ's byte layouts; `broker_config`: a broker's topics, groups and offsets;
+* `waiting`: a broker's delayed messages and open transactions;
 * `files`: queues and key index in files;
-* `state`: migration.json and its meaning;
+* `state`: migration.json;
 * `sides`: files and RocksDB behind one dispatch; `fill`: fills one of them from the log;
 * `plan`: the inventory before anything is changed;
 * `steps`: the steps of a migration; `repair`: rebuilds what is lost.
@@ -28,7 +28,7 @@ __all__ = ["Migrator", "Opened", "adopt", "open_any", "open_migrator"]
 
 
 def __getattr__(name: str) -> object:
-    # Only when it is asked for: a worker that needs bytes and routes does without the rest.
+    # Imported on demand, because worker processes need only a few modules.
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_WHERE[name]), name)

@@ -41,7 +41,7 @@ def _sides(opened: OpenedStore, engine: RocksEngine | None, stack: ExitStack) ->
         state = None
     if state is None:
         return database_alone(opened, engine, stack)
-    # A side that serves no reads may be behind, because it is being filled.
+    # A side that serves no reads may lag, because it is being filled.
     on_the_way = state.pending is not None or bool(state.stopped)
     sides: list[Side] = []
     if state.uses(SideName.FILES):

@@ -1,8 +1,8 @@
 """The databases of a store with a migration: the state, and queues on one side or both.
 
-One RocksDB, in `kvcq/`, holds the state in every phase, and the queues of the RocksDB side if that
-is in use. Data ahead of the log is never used: the database is set aside as in a plain store; queue
-files are cut.
+One RocksDB, in `kvcq/`, has the state in every phase, and the queues of the RocksDB side if that is
+in use. Data ahead of the log is never used: the database is set aside as in a plain store, and
+queue files are truncated.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ class MigratingDatabases:
         state: MigrationState,
         progress: Progress,
     ) -> None:
-        """Open what exists. Files that the phase does not need are removed once the log is
-        recovered.
+        """Open the database and the sides that exist. Files that the phase does not need are
+        removed once the log is recovered.
 
         Raises MigrationStateError if files that serve messages are missing, and what opening the
-        database or a serving side raises; another side that cannot be opened is left out.
+        database or a serving side raises. Another side that cannot be opened is left out.
         """
         self._directory = directory
         self._clock = clock
@@ -66,7 +66,7 @@ class MigratingDatabases:
             if state.phase.serving is SideName.FILES:
                 self._opener.require_files(state)
             if not state.uses(SideName.FILES):
-                self._opener.remove(SideName.FILES)  # a step was cut short after its change
+                self._opener.remove(SideName.FILES)  # a step was interrupted after its change
             remove_leftovers(directory.root)
             if state.uses(SideName.FILES):
                 self._open_files()
@@ -85,8 +85,8 @@ class MigratingDatabases:
             self._keeper.stop(reason, unopened=SideName.FILES.value)
 
     def _flushes_state(self) -> bool:
-        """Whether the state has to flush the engine. A serving side is flushed anyway, and
-        RocksDB's includes the state."""
+        """Whether the state must flush the engine itself. It need not if the RocksDB side serves,
+        because a serving side is flushed anyway."""
         return self._queues is None or self._queues.phase.serving is not SideName.ROCKSDB
 
     @property
@@ -125,7 +125,7 @@ class MigratingDatabases:
     def settle(self, segments: SegmentSet) -> None:
         """See Databases."""
         if self._kvcq.is_old and self._files is not None:
-            # Before the database of topics goes: see upgrade.py.
+            # Before the database of topics is removed: see upgrade.py.
             checkpoint = read_checkpoint(self._directory.root)
             applied = 0 if checkpoint is None else checkpoint.applied_deletions
             for topic in unapplied_deletions(self._directory, applied):
@@ -171,7 +171,7 @@ class MigratingDatabases:
         if self._kvcq.rebuilt and SideName.ROCKSDB in stores:
             new.add(SideName.ROCKSDB)
         now = self._keeper.state
-        # In a store without a message all sides are new, and nothing that was verified is gone.
+        # In a store without messages all sides are new, and nothing verified is lost.
         if now.verified is not None and now.verified.cut_offset == 0:
             return
         for side in (name.value for name in SideName if name in new):

@@ -1,7 +1,7 @@
-"""Dumps the files of a store, ours or RocketMQ's, row by row.
+"""Dumps the files of a store, kvcq's or RocketMQ's, row by row.
 
-Read-only; repairs nothing: damage is a row of its own. The store should be stopped; data that a
-running server has not flushed is not seen.
+Read-only. Damage is a row of its own. The store should be stopped: data that a running server has
+not flushed is missing.
 """
 
 from __future__ import annotations
@@ -97,8 +97,8 @@ class Dump:
     """The rows of one store directory. Its methods raise StoreFormatError, EngineFailedError."""
 
     def __init__(self, root: Path, layout: FileLayout | None = None) -> None:
-        """`layout`: sizes of index files, if they are not RocketMQ's defaults and the store does
-        not know them. Raises StoreFormatError."""
+        """`layout`: sizes of index files if they differ from RocketMQ's defaults, and the store has
+        not recorded them. Raises StoreFormatError."""
         self._root = root
         self._given_layout = layout
         kind, self._identity = inspect(root)
@@ -168,7 +168,7 @@ class Dump:
     def index_sides(self) -> list[str]:
         """The sides that have a key index."""
         files = bool(entries_in(self._root / INDEX_DIRECTORY))
-        # RocketMQ keeps no keys in its database.
+        # RocketMQ stores no keys in its database.
         return _sides(rocksdb=self._is_ours and self._has_database, files=files)
 
     def index(

@@ -56,7 +56,7 @@ class IllegalStepError(StoreError):
         self.phase = phase
         self.reason = reason
         self.next_step = next_step
-        # On a running store.
+        # The command for a running store.
         self.next_command = next_step.command(None)
         self.hint = next_step.sentence(None)
 
@@ -66,7 +66,7 @@ class MigrationStateError(StoreFormatError):
 
 
 class VerificationError(StoreError):
-    """A verification was aborted because a side cannot be read; the rest was not compared."""
+    """A verification was aborted, because a side cannot be read."""
 
     def __init__(self, side: str, reason: str) -> None:
         super().__init__(f"the {side} side cannot be read: {reason}")

@@ -1,7 +1,5 @@
-"""A job: long work with an id, a thread, progress, and a way to cancel it.
-
-The only model of a job: for a migration's backfill and verification, and for the jobs of a server.
-"""
+"""A job: long work with an id, a thread, progress, and cancellation. Used for a migration's
+backfill and verification, and for the jobs of a server."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Jobs of one store in this process that are remembered.
+#: Most jobs of one open store that are kept.
 _KEPT_JOBS = 20
 #: Findings of one job that are kept; the others are counted.
 MOST_FINDINGS = 1000
@@ -39,7 +37,7 @@ class JobState(enum.Enum):
 
 
 class Outcome(NamedTuple):
-    """The result of a job that is done."""
+    """The result of a job that succeeded."""
 
     summary: str  # one sentence
     numbers: Mapping[str, int]  # by name in snake_case, with units in the names
@@ -60,9 +58,9 @@ class JobView:
     done: int
     total: int
     started_ms: int
-    ended_ms: int  # 0: it runs
+    ended_ms: int  # 0: running
     elapsed_s: float
-    remaining_s: float | None  # None: not to be said yet
+    remaining_s: float | None  # None: unknown
     summary: str = ""
     numbers: Mapping[str, int] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
@@ -79,7 +77,7 @@ class JobView:
         return 100.0 * min(1.0, self.done / self.total) if self.total else 0.0
 
     def document(self) -> dict[str, Any]:
-        """Plain values for the history, without the findings."""
+        """Plain values for the history of jobs, without findings."""
         document = asdict(replace(self, findings=()))
         document["state"] = self.state.value
         del document["findings"]
@@ -94,10 +92,10 @@ class JobView:
 
 
 class Job:
-    """One run of a piece of work on a thread of its own.
+    """One run of some work on its own thread.
 
-    Thread: the work's own reports through `step`, `report`, `count` and `check`; other methods are
-    for callers. Failure: stored, and returned by `view`; nothing else ends with it.
+    Thread: the work itself calls `step`, `report`, `count` and `check`; callers use the other
+    methods, from any thread. An error of the work is stored, and returned by `view`.
     """
 
     def __init__(
@@ -110,7 +108,7 @@ class Job:
         arguments: Mapping[str, str] | None = None,
         scheduled: bool = False,
     ) -> None:
-        """`unit`: of progress. `scheduled`: started by the server."""
+        """`unit`: unit of progress. `scheduled`: started by the server itself."""
         # Constant after construction.
         self.job_id = uuid.uuid4().hex[:12]
         self.kind = kind
@@ -124,12 +122,12 @@ class Job:
         self._ended = threading.Event()
         self._began_s = clock.monotonic_s()
         self._began_ms = clock.now_ms()
-        #: Its owner ends it, for a step or because the store closes, and not an operator.
+        #: Ended by its owner, for a step or because the store closes, not by an operator.
         self.is_stopped = False
         # Guarded by _listening.
         self._listening = threading.Lock()
         self._listeners: list[Callable[[Job], None]] | None = []
-        # Written by the job's thread, read freely.
+        # Written by the job's thread; may be read by any.
         self._step = "begins"
         self._state = JobState.RUNNING
         self._error: BaseException | None = None
@@ -148,7 +146,7 @@ class Job:
     # --- for the work ----------------------------------------------------------------------
 
     def step(self, name: str, done: int, total: int) -> None:
-        """Begin another step: estimates start over."""
+        """Begin the next step. Estimates start over."""
         self._step, self._done, self._total = name, done, total
         self._step_done, self._step_began_s = done, self._clock.monotonic_s()
 
@@ -157,26 +155,25 @@ class Job:
         self._done, self._total = done, total
 
     def count(self, **numbers: int) -> None:
-        """Add to counters, which are reported by name, also while the job runs."""
+        """Add to counters. `view` has them by name, also while the job runs."""
         self._numbers = self._numbers | {
             name: self._numbers.get(name, 0) + more for name, more in numbers.items()
         }
 
     def check(self) -> None:
-        """Raises JobCancelledError after a cancellation; to be called several times a second."""
+        """Raises JobCancelledError after a cancellation. Must be called several times a second."""
         if self._cancelled.is_set():
             raise JobCancelledError(f"{self.kind} was cancelled")
 
     def pause(self, seconds: float) -> None:
-        """Wait, but not past a cancellation. Raises JobCancelledError."""
+        """Block for this time, or until a cancellation. Raises JobCancelledError."""
         self._cancelled.wait(seconds)
         self.check()
 
     # --- for others ------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Ask the job to end soon; it can be started again and continues from its position.
-        Repeatable."""
+        """Ask the job to end soon. If started again, it continues from its position. Repeatable."""
         self._cancelled.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -189,14 +186,14 @@ class Job:
         self.cancel()
 
     def stop(self) -> None:
-        """Stop it, and wait for the end. Repeatable; must not be called by the job itself."""
+        """Stop the job, and block until it has ended. Repeatable; must not be called by the job."""
         self.stop_soon()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
     def when_ended(self, listener: Callable[[Job], None]) -> None:
-        """Call `listener` on the job's thread after `view` has the result and before `wait`
-        returns; immediately if it has ended."""
+        """Call `listener` on the job's thread, after `view` has the result and before `wait`
+        returns; at once if the job has ended."""
         with self._listening:
             if self._listeners is not None:
                 self._listeners.append(listener)
@@ -248,7 +245,7 @@ class Job:
             self._error = error
             state = JobState.CANCELLED
         except StoreError as error:
-            # The error says everything; a traceback would not help.
+            # Without a traceback: the error's text is enough.
             logger.warning("%s ended: %s", self.kind, error)
             self._error = error
             state = JobState.FAILED
@@ -270,25 +267,25 @@ class Job:
 
 
 class JobList:
-    """The last jobs of one open store. Only one step at a time may begin one; any thread may
+    """The last jobs of one open store. Only one step at a time may begin a job; any thread may
     read."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._jobs: dict[str, Job] = {}
         self._followers: list[Callable[[Job], None]] = []
-        #: No job begins any more.
+        #: Whether new jobs are rejected.
         self.closed = False
 
     def begin(self, kind: str, work: Callable[[Job], Outcome | None]) -> Job:
-        """Raises StoreClosedError."""
+        """Create and start a job. Raises StoreClosedError."""
         if self.closed:
             raise StoreClosedError("the migration")
         job = Job(kind, self._clock, work)
         ended = [each.job_id for each in self.all() if not each.is_running]
         for job_id in ended[: max(0, len(self._jobs) + 1 - _KEPT_JOBS)]:
             del self._jobs[job_id]
-        job.start()  # first: one without a thread is none
+        job.start()  # first: if that fails, the job is not listed
         self._jobs[job.job_id] = job
         for follower in self._followers:
             follower(job)
@@ -302,7 +299,7 @@ class JobList:
                 follower(job)
 
     def job(self, job_id: str) -> Job:
-        """Raises UnknownJobError."""
+        """The job with that id. Raises UnknownJobError."""
         try:
             return self._jobs[job_id]
         except KeyError:
@@ -319,6 +316,6 @@ class JobList:
             job.stop_soon()
 
     def stop(self) -> None:
-        """Stop all, and wait for their end."""
+        """Stop all jobs, and block until they have ended."""
         for job in self.all():
             job.stop()

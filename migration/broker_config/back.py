@@ -52,13 +52,13 @@ _FILES = {
     Kind.GROUPS: ((Form.JSON, GROUPS_FILE),),
     Kind.OFFSETS: ((Form.JSON, OFFSETS_FILE), (Form.LIGHT, LIGHT_OFFSETS_FILE)),
 }
-#: Taken over by programs that did not record which files they took over.
+#: Files that every earlier version took over, even if it recorded none.
 _ALWAYS_TAKEN_OVER = (OFFSETS_FILE,)
 _READ_AND_WRITE = 6
 
 
 class WrittenBack(NamedTuple):
-    """What was written for a broker."""
+    """The result of `write_back`."""
 
     offsets: int
     offsets_paths: tuple[str, ...]  # files and databases, below the store's directory
@@ -68,7 +68,7 @@ class WrittenBack(NamedTuple):
     groups_unknown: int  # shared groups that the broker's tables do not have
 
     def lines(self) -> list[str]:
-        """The lines to show to people."""
+        """The result as lines of text."""
         lines = []
         if self.offsets_paths:
             places = ", ".join(self.offsets_paths)
@@ -92,11 +92,11 @@ def write_back(
 ) -> WrittenBack | None:
     """Write the topics and committed offsets of `state` to the broker's tables, durably.
 
-    `sources`: the tables that were taken over, None if that is unknown. Only their rows are
-    removed, for topics and groups that were deleted here. Rows that could not be taken over do not
-    change. Returns None, and writes nothing, if there is no `config/` or nothing to write.
-    Repeatable; after a crash each table has its old or its new content. Raises StoreFormatError,
-    OSError, EngineFailedError while a broker has a database open.
+    `sources`: the tables that were taken over, None if that is unknown. Rows of deleted topics and
+    groups are only removed from these. Rows that could not be taken over do not change. Returns
+    None, and writes nothing, if there is no `config/` or nothing to write. May be repeated; after a
+    crash each table has its old or its new content. Raises StoreFormatError, OSError,
+    EngineFailedError (while a broker has a database open).
     """
     if not (root / DIRECTORY).is_dir():
         return None
@@ -147,7 +147,7 @@ def _write(
     targets = {before.path: before}
     for form, path in _FILES[before.kind]:
         targets.setdefault(path, Table(kind=before.kind, form=form, path=path))
-    # Above all the others: a broker imports what counts further than its own.
+    # Above all others: a broker imports tables whose counter is higher than its own.
     counter = 1 + max((each.counter for each in tables), default=0)
     for target in targets.values():
         table = replace(target, rows=rows, counter=counter, changed_ms=now_ms)
@@ -194,8 +194,7 @@ def _new_topic(name: str, count: int) -> dict[str, Any]:
 
 
 def _can_be_ours(name: str) -> bool:
-    """Whether the topic would have been taken over, so that its absence means it was deleted
-    here."""
+    """Whether the topic would have been taken over. If so and it is missing, it was deleted."""
     return not is_light(name) and not is_own_topic(name) and is_topic_name(name)
 
 
@@ -208,7 +207,7 @@ def _is_ours(name: str) -> bool:
 
 
 def _offsets(state: Tables, before: Table, taken_over: Sequence[str]) -> dict[str, dict[int, int]]:
-    """Offsets by topic and group. Those that cannot have changed here stay as they were."""
+    """Offsets by topic and group. Offsets that this store cannot have changed are kept."""
     rows: dict[str, dict[int, int]] = {
         name: row
         for name, row in before.rows.items()
@@ -240,8 +239,8 @@ def _shared(state: Tables, group: str) -> Iterator[tuple[str, str, int, int]]:
 
 
 def _committed(state: Tables) -> Iterator[tuple[str, str, int, int]]:
-    """For a shared group, the offset of the first message that is not done, since a broker stores
-    no more."""
+    """Committed offsets. A shared group's is that of its first message that is not done, because a
+    broker cannot store more."""
     for group in _groups(state):
         if group == TAKEN_GROUP:
             continue

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 #: A property as Java reads it: white space around the name, then "=", ":" or white space.
 _PROPERTY = re.compile(r"[ \t\f]*([^#!=: \t\f][^=: \t\f]*)(?:[ \t\f]*[=:]|[ \t\f]|$)[ \t\f]*(.*)")
-#: A line with this end continues on the next line, without its leading white space.
+#: A line that ends like this continues on the next line, without the leading white space there.
 _GOES_ON = re.compile(r"(?<!\\)((?:\\\\)*)\\\r?\n[ \t\f]*")
 _ESCAPE = re.compile(r"\\(.)")
 
 
 def read_properties(path: Path) -> dict[str, str]:
     """Settings by name; the last value counts if a name is repeated. Raises OSError."""
-    text = path.read_text(encoding="latin-1")  # as Java reads it
+    text = path.read_text(encoding="latin-1")  # as Java does
     found = {}
     for line in _GOES_ON.sub(r"\1", text).splitlines():
         if match := _PROPERTY.fullmatch(line.rstrip()):

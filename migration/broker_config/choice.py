@@ -2,13 +2,13 @@
 
 A broker's settings decide, but they are not in the directory. So:
 
-1. The forms of one version of its managers were written last; those of another have not changed for
-longer. If the files' times do not decide (a copy gave all of them the same), RocksDB wins over
-files, and its second layout over the first.
-2. Among databases like the broker: the single database; then rows of JSON files with a higher data
-version, which a broker imports at its start; then those of the separate databases likewise.
-3. Among JSON files of offsets the one written last; the other is from before `enableLmq` was
-changed, and the broker does not read it.
+1. The forms that were written last are in use; those of another version of its managers have not
+changed for longer. If a copy gave all files the same time, RocksDB wins over files, and its second
+layout over the first.
+2. Among databases as the broker does it: the single database; then rows of JSON files with a higher
+data version, which a broker imports at its start; then those of the separate databases likewise.
+3. Among JSON files of offsets the one written last. The other is from before `enableLmq` was
+changed; the broker does not read it.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from migration.broker_config.tables import Form, Kind, Table, Version
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: A broker writes offsets every five seconds; copying a directory takes less than this.
+#: Files whose times differ by less may be from one copy, so their times do not decide.
 _TELLING_MS = 60_000
-#: The later ones go first where nothing else tells.
+#: In order of preference if times do not decide.
 _VERSIONS = (Version.TABLES, Version.DATABASES, Version.FILES)
 
 

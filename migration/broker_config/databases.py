@@ -76,8 +76,8 @@ _VERSION_RECORD, _DATA_RECORD = 1, 2
 _PREFIX = struct.Struct(
     ">"
     "B"  # 1: a table
-    "h"  # its number
-    "B"  # what is told of it
+    "h"  # number of the table
+    "B"  # 1: the version
 )
 _LENGTH = struct.Struct(">h")
 _QUEUE_ID = struct.Struct(">i")
@@ -144,7 +144,7 @@ def write_database_table(root: Path, table: Table, before: Table) -> None:
             if table.kind is Kind.OFFSETS:
                 value = {_OFFSETS_FIELD: {str(key): offset for key, offset in row.items()}}
             batch.put(place.rows, name.encode(), _compact(value))
-        if place.version in families:  # one more family would be too many for older brokers
+        if place.version in families:  # older brokers reject an additional family
             version = {"counter": table.counter, "stateVersion": 0, "timestamp": table.changed_ms}
             batch.put(place.version, _VERSION_KEY, _compact(version))
     with closing(RocksEngine.open(path, small_profile(*families))) as engine:

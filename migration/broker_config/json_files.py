@@ -45,7 +45,7 @@ _FIELDS = {path: name for _, _, path, name in _FILES}
 _LIGHT_OFFSETS = "lmqOffsetTable"
 #: Derived from the offsets when it is written, and never read.
 _DERIVED = "groupTopicMap"
-# Strings are matched so that nothing inside of them is.
+# Matches strings as well, so that nothing inside a string matches.
 _STRING_OR_NUMBER_KEY = re.compile(r'"(?:[^"\\]|\\.)*"|([{,]\s*)(-?[0-9]+)(?=\s*:)', re.DOTALL)
 
 
@@ -121,7 +121,7 @@ def write_json_table(root: Path, table: Table) -> None:
     """
     path = root / table.path
     document = dict(read_document(path) or {})
-    # Without a version a broker with RocksDB does not import the rows.
+    # Without a version, a broker with RocksDB would not import the rows.
     document["dataVersion"] = {
         "counter": table.counter,
         "stateVersion": _state_version(document),
@@ -139,7 +139,7 @@ def write_json_table(root: Path, table: Table) -> None:
             if len(row) > (LIGHT_QUEUE_ID in row):
                 logger.warning("%s: RocketMQ keeps the offset of one queue of %s", path, name)
     document[_FIELDS[table.path]] = rows
-    if _is_whole(path):  # a damaged one must not take the place of its .bak, which was read
+    if _is_whole(path):  # a damaged file must not replace its .bak, which was read instead
         write_file(_backup(path), path.read_bytes())
     write_file(path, (_text(document) + "\n").encode())
 
@@ -203,7 +203,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def _read_one(path: Path) -> dict[str, Any] | None:
-    """None if there is no file, or it is empty. Raises ValueError if it is damaged."""
+    """The document of a file; None if it is missing or empty. Raises ValueError if damaged."""
     try:
         document = json.loads(quoted_numbers(path.read_text(encoding="utf-8")))
     except FileNotFoundError:

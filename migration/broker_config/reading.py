@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Topics that a broker makes in memory at each start; it deletes none of them.
+#: Topics that a broker creates in memory at each start, and never deletes.
 #: Source: RocketMQ 5.5, TopicValidator and TopicConfigManager.
 _OWN_TOPICS = ("BenchmarkTest", "RMQ_SYS_TRACE_TOPIC")  # besides the system topics
 _WRITE = 2  # the bit of a topic's `perm`
@@ -38,13 +38,13 @@ class GroupOffset(NamedTuple):
 
 
 class ConfigFound(NamedTuple):
-    """One table of the directory, as shown to people."""
+    """One table of the directory, for display."""
 
     path: str  # the file or the database, below the store's directory
     form: str
     holds: str
     rows: int
-    offsets: int  # in all rows, of a table of offsets
+    offsets: int  # in a table of offsets: in all rows
     detail: str
 
 
@@ -52,9 +52,9 @@ class ConfigFound(NamedTuple):
 class BrokerConfig:
     """Topics, groups and offsets from the broker's directory."""
 
-    #: Queue counts; None when there is no table of topics.
+    #: Topic to queue count; None if there is no table of topics.
     topics: dict[str, int] | None = None
-    #: Topics that no message can be put to in the broker.
+    #: Topics that are read-only in the broker.
     read_only: tuple[str, ...] = ()
     #: Settings of groups, as RocketMQ writes them.
     groups: Mapping[str, Any] = field(default_factory=dict)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 #: Separates topic and group in the name of an offset row.
 SEPARATOR = "@"
-#: The committed offsets of this group say how far a broker's delayed messages were taken over.
-#: A release does not write them for the broker.
+#: The committed offsets of this group record how far the broker's delayed messages were taken over.
+#: A release does not write them.
 TAKEN_GROUP = "CID_RMQ_SYS_KVCQ_TAKEN"
 #: Below the store's directory.
 DIRECTORY = "config"

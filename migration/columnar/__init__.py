@@ -1,8 +1,8 @@
 """The log in columns: many records at a time, and the rows derived from them.
 
-A second reader of the log beside the store's walk, tied to it by tests; it avoids a Python loop for
-each record. Uses store and kvcq; knows nothing of Spark. `bulk_worker.py` is the main module of the
-process that writes sorted files for a backfill, and is not part of the package's interface.
+A second reader of the log, without a Python loop for each record; tests compare it with the store's
+reader. Independent of Spark. `bulk_worker.py` is the main module of the process that writes sorted
+files for a backfill; it is not part of the interface.
 """
 
 from __future__ import annotations

@@ -9,10 +9,8 @@ from migration.columnar.log_layout import LogLayout, Segment
 
 
 def backup_layout(url: str, backup_id: str | None = None) -> LogLayout:
-    """The log of that backup, or of the newest; its segments are in the place of the backups.
-
-    The last one is as long as the log, not as a full segment. Raises LogLayoutError.
-    """
+    """The log of a backup at `url`, by default the newest. Its last segment may be shorter than the
+    others. Raises LogLayoutError."""
     try:
         place = open_place(url)
         backup = choose_by_id(place, backup_id)
@@ -24,7 +22,7 @@ def backup_layout(url: str, backup_id: str | None = None) -> LogLayout:
         for start, file in zip(
             range(backup.start_offset, backup.end_offset, backup.segment_bytes),
             backup.segments,
-            strict=False,  # an empty log has a file of no bytes
+            strict=False,  # an empty log has an empty file
         )
     )
     return LogLayout(segments, backup.segment_bytes, backup.start_offset, backup.end_offset)

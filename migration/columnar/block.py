@@ -1,6 +1,6 @@
 """A block of records of one segment, with columns that are built on first use.
 
-Has a view of the segment, not a copy; numeric columns are copies. Not thread-safe.
+Has a view of the segment; numeric columns are copies. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class RecordBlock:
     # --- what a record must be ------------------------------------------------------------
 
     def count_sound(self) -> int:
-        """How many, from the first on, are records: with a magic, their own position, consistent
+        """Number of leading records with a magic code, their own position, and consistent
         lengths."""
         magic = self._head["magic"].astype(np.int32)
         ok = (magic == MAGIC_V1) | (magic == MAGIC_V2)
@@ -101,7 +101,7 @@ class RecordBlock:
         ok &= (self._size >= MIN_RECORD_BYTES) & (self._end <= len(self._data))
         ok &= self._body_at + 3 <= self._end
         if not ok.all():
-            # The lengths of what cannot even hold them are not worth reading.
+            # Check the others again: their lengths can only be read if all of it is in the data.
             return self.first(int(ok.argmin())).count_sound()
         ok &= (self._body_length >= 0) & (self._body_end + self._width + 2 <= self._end)
         if not ok.all():
@@ -123,7 +123,7 @@ class RecordBlock:
         return None
 
     def _whole_by_crc(self) -> Bools:
-        """Records closed by a matching CRC of all their bytes, which replaces all other checks."""
+        """Records that end with a matching CRC of all their bytes. They need no other check."""
         items_at = self._end - CRC_ITEM_BYTES
         view = self._data.data
         bounds = zip(self._at.tolist(), items_at.tolist(), strict=True)
@@ -138,7 +138,7 @@ class RecordBlock:
 
     @cached_property
     def undecodable(self) -> Bools:
-        """Poison records, whose topic or properties are not UTF-8; dispatch leaves them out."""
+        """Poison records, whose topic or properties are not UTF-8. Dispatch skips them."""
         codes, topics = self._coded_topics
         bad: Bools = np.array([not _is_text(topic) for topic in topics], dtype=np.bool_)[codes]
         if not self._scan.is_ascii:
@@ -195,7 +195,7 @@ class RecordBlock:
 
     @cached_property
     def _topic_length(self) -> Ints:
-        # In both versions at least two bytes follow: the properties have a length of their own.
+        # At least two bytes follow in both versions: the length of the properties.
         two = gather_ints(self._data, ">i2", self._body_end)
         return np.where(self._width == 2, two, two >> 8)
 
@@ -258,7 +258,7 @@ class RecordBlock:
 
     @property
     def prepared_transaction_offset(self) -> Ints:
-        # Below 0 it is the place in a batch.
+        # A value below 0 is the place in a batch.
         return np.maximum(self._tail["prepared_transaction_offset"].astype(np.int64), 0)
 
     @cached_property
@@ -299,7 +299,7 @@ class RecordBlock:
         hashes = [java_hash(tag.decode(errors="replace")) for tag in distinct]
         codes = np.zeros(len(self), dtype=np.int64)
         codes[rows] = np.array(hashes, dtype=np.int64)[numbers]
-        # Topics of that length are few; only they are worth a look at their bytes.
+        # Compare bytes only for topics of the right length, which are few.
         due = np.flatnonzero(self._topic_length == len(SCHEDULE_TOPIC)).tolist()
         if due:
             self._put_due_times(codes, due)

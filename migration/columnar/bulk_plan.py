@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BulkPlan:
-    """Everything that the process has to know."""
+    """The arguments of the process."""
 
     commitlog: Path
     segment_bytes: int
     start: int  # physical offset of the first record
-    piece_bytes: int  # a piece of the log, about
-    output: Path  # on the file system of the database
-    liveness: Liveness  # when the pieces were begun
+    piece_bytes: int  # approximate size of a piece of the log
+    output: Path  # must be on the file system of the database
+    liveness: Liveness  # as of the start
     skip_damaged: bool = False  # leave damaged records out

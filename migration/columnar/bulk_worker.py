@@ -1,14 +1,13 @@
 """A process that turns pieces of the log into sorted files, for the process that serves the store.
 
-Python runs one thread at a time, so a backfill in the serving process would slow down its
-producers. This process has an interpreter of its own. It reads segment files, and writes files that
-the serving process ingests into its database.
+Python runs one thread at a time, so a backfill in the serving process would slow producers down.
+This process reads segment files, and writes files that the serving process ingests.
 
 python -m migration.columnar.bulk_worker
 
-The plan is read from standard input, pickled by our own parent process. Then one line for each
-piece, with the offset up to which the log may be read by now; the answer is a line of JSON with the
-end of the piece. The process exits when its input ends.
+Standard input has the plan, pickled by the parent process, and then a line for each piece: the
+offset up to which the log may be read. The answer is a line of JSON with the end of the piece. The
+process exits when its input ends.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ class BulkWorker:
         self._at = plan.start
 
     def make(self, log_end: int) -> dict[str, object]:
-        """Write the files of the next piece, which ends at `log_end` at the latest; none if there
-        is no piece."""
+        """Write the files of the next piece, which ends at or before `log_end`. Returns the line
+        for the parent process."""
         number = next(self._numbers)
         enough = min(log_end, self._at + self._plan.piece_bytes)
         plan = self._plan

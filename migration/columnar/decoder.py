@@ -2,9 +2,9 @@
 
 A range that does not begin at a segment's start finds its first record by searching. That is a
 guess, because message bodies may contain anything. So every reader that ends before the segment's
-end also searches from its own end, and compares: if the record found is not the one that its walk
-reached, the next reader started wrong, and the read fails. The first range of a segment surely
-begins at a record, so if no range fails, none started wrong.
+end searches from its own end, too. If it does not find the record that its walk reached, the next
+reader started at a wrong place, and the read fails. The first range of a segment begins at a
+record, so if no range fails, all started correctly.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
     from migration.columnar.block import RecordBlock
 
-#: Records of one batch; the size makes no difference to Spark between 4,000 and 128,000.
+#: Records of one batch. From 4,000 to 128,000 the size makes no difference to Spark.
 BATCH_RECORDS = 32_768
 #: A batch of large records is cut earlier, so that its columns stay far below Arrow's 2 GiB.
 BATCH_BYTES = 64 << 20
 
 
 class ReadOptions(NamedTuple):
-    """How to read."""
+    """Options of a read."""
 
     verify_crc: bool = False
-    fail_on_corrupt: bool = True  # otherwise continue at the next record that can be found
+    fail_on_corrupt: bool = True  # otherwise continue at the next record
 
 
 DEFAULTS = ReadOptions()
@@ -38,10 +38,10 @@ DEFAULTS = ReadOptions()
 def read_blocks(
     log_range: LogRange, options: ReadOptions = DEFAULTS
 ) -> Generator[RecordBlock, None, int]:
-    """Yield the records of the range, in log order; returns the physical offset after the last one.
+    """Yield the records of the range in log order. Returns the physical offset after the last one:
+    the segment's end after a blank record, the range's end if no further record was found.
 
-    After a blank record that is the segment's end, and the range's end if no further record was
-    found. Raises SegmentDamageError.
+    Raises SegmentDamageError.
     """
     segment = log_range.segment
     data = open_segment(segment.path)

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class UnitRows(NamedTuple):
-    """Units, in log order. `prefixes`: of the unit keys of each queue."""
+    """Units in log order. `prefixes`: the common part of each queue's unit keys."""
 
     prefixes: list[bytes]
-    queues: Ints  # numbers of prefixes
+    queues: Ints  # indices of prefixes
     queue_offset: Ints
     physical_offset: Ints
     record_size: Ints
@@ -37,10 +37,10 @@ class UnitRows(NamedTuple):
 
 
 class IndexRows(NamedTuple):
-    """Rows of the key index. `prefixes`: of the keys of each topic."""
+    """Rows of the key index. `prefixes`: the common part of each topic's keys."""
 
     prefixes: list[bytes]
-    topics: Ints  # numbers of prefixes
+    topics: Ints  # indices of prefixes
     keys: Strings
     store_time_ms: Ints
     physical_offset: Ints
@@ -60,7 +60,7 @@ class DerivedRows(NamedTuple):
 
 
 class Places(NamedTuple):
-    """The places of units: for each, its record's row in the block, and its key."""
+    """Places of units: for each unit the row of its record in the block, and its key."""
 
     rows: Ints
     names: Names
@@ -90,7 +90,7 @@ def derive_index(block: RecordBlock, liveness: Liveness) -> IndexRows:
     prefixes = [topic_prefix(name) for name in topics.values]
     mark_rows, marks = _marks(block)
     if marks:
-        # Marks belong to no topic, whatever the topic of their record.
+        # Keys of batches belong to no topic, independent of their record's topic.
         keys = Strings.of([*keys.tolist(), *marks])
         codes = np.concatenate([codes, np.full(len(marks), len(prefixes))])
         rows = np.concatenate([rows, mark_rows])
@@ -105,7 +105,7 @@ def places_of(block: RecordBlock, liveness: Liveness) -> Places:
     own = Places(rows, topics[rows], block.queue_id[rows], block.queue_offset[rows])
     if not block.light_queues.names:
         return own
-    # Also of records whose own topic is gone: otherwise their light queues would have holes.
+    # Includes records of deleted topics: otherwise their light queues would have gaps.
     light_rows, light_names, offsets = block.light_queues
     names = Names.of(light_names)
     kept = _sound(block)[light_rows]
@@ -124,27 +124,28 @@ def _alive(block: RecordBlock, liveness: Liveness) -> Bools:
 
 
 def _sound(block: RecordBlock) -> Bools:
-    """The records that are not poison; dispatch skips records that no queue can hold."""
+    """The records that dispatch does not skip: not poison, and with a valid place in a queue."""
     return (block.queue_id >= 0) & (block.queue_offset >= 0) & ~block.undecodable
 
 
 def _queues(places: Places) -> tuple[list[bytes], Ints]:
-    """There are few queues and many records, so each prefix is computed once."""
+    """The distinct prefixes, and each unit's index. Each prefix is computed once, because there are
+    few queues and many records."""
     names = places.names.values
     queues, which = np.unique(places.names.codes << 32 | places.queue_ids, return_inverse=True)
     return [unit_prefix(names[each >> 32], each & 0xFFFFFFFF) for each in queues.tolist()], which
 
 
 def _marks(block: RecordBlock) -> tuple[Ints, list[bytes]]:
-    """Rows that begin numbered batches, and their keys; batches belong to no topic, so those of
-    dead records count too."""
+    """Rows that begin numbered batches, and the batches' keys. Includes dead records, because
+    batches belong to no topic."""
     rows, marks = block.marks()
     kept = (_sound(block) & block.indexed)[rows]
     return rows[kept], [mark for mark, keep in zip(marks, kept.tolist(), strict=True) if keep]
 
 
 def _used(codes: Ints, values: Sequence[bytes]) -> tuple[Ints, list[bytes]]:
-    """The same, with only the values that occur."""
+    """Codes and values without values that do not occur."""
     used = np.flatnonzero(np.bincount(codes, minlength=len(values)))
     numbers = np.zeros(len(values), dtype=np.int64)
     numbers[used] = np.arange(len(used))

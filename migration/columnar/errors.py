@@ -18,5 +18,5 @@ class SegmentDamageError(CorruptRecordError):
         self.segment = segment
 
     def __reduce__(self) -> tuple[type, tuple[str, int, str]]:
-        # Crosses from a worker to the driver, pickled.
+        # The error is pickled on its way from a worker to the driver.
         return type(self), (self.segment, self.physical_offset, self.reason)

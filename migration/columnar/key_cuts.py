@@ -1,7 +1,7 @@
 """Chooses cuts of the key space, so that each task writes one sorted file.
 
 Spark's own range partitioning reads everything twice. A sample of a few thousand records shows the
-distribution of keys as well, in milliseconds; a bad cut costs balance, never correctness.
+distribution of keys in milliseconds. A bad cut makes files uneven, not wrong.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ class KeyCuts:
         return parts
 
     def index_parts(self, index: IndexRows) -> Ints:
-        """The number of the range that each index row belongs to; numbers follow those of units."""
+        """The number of the range that each index row belongs to, counted from behind those of
+        units."""
         parts = np.full(len(index.keys), self.unit_ranges, dtype=np.int64)
         for edge in self.index_edges:
             parts += _at_or_behind(index, edge)
@@ -76,12 +77,12 @@ class KeyCuts:
 
 
 def _at_or_behind(index: IndexRows, edge: IndexKey) -> Bools:
-    """Whether each row's key is at or after the edge; compares only as much as needed."""
+    """Whether each row's key is at or after the edge. Compares only as many fields as needed."""
     prefix, length, key, time_ms, place = edge
     signs = np.array([(one > prefix) - (one < prefix) for one in index.prefixes], dtype=np.int64)
     found: Bools = signs[index.topics] > 0
     level = np.flatnonzero(signs[index.topics] == 0)
-    # The length, the words of the key, the time and the place, as far as rows are level in them.
+    # Length, words of the key, time and place: each only for rows that are equal so far.
     words = -(-length // WORD)
     limits = [length, *(Strings.of([key]).word(number)[0] for number in range(words))]
     for number, limit in enumerate([*limits, time_ms, place], -1):
@@ -105,7 +106,7 @@ def whole_key(key: IndexKey) -> bytes:
 
 
 class Sample(NamedTuple):
-    """Sampled records of the log, and how many rows of each kind there are per byte."""
+    """Sampled records of the log, and the number of rows of each kind per byte of log."""
 
     unit_keys: list[UnitKey]
     index_keys: list[IndexKey]
@@ -113,7 +114,7 @@ class Sample(NamedTuple):
 
 
 def sample_log(layout: LogLayout, begin: int, end: int, liveness: Liveness) -> Sample:
-    """Sample records at even distances."""
+    """Sample records at equal distances."""
     units: list[UnitKey] = []
     index: list[IndexKey] = []
     seen = 0
@@ -148,7 +149,7 @@ def _index_keys(rows: IndexRows) -> Iterator[IndexKey]:
 
 
 def plan_cuts(sample: Sample, log_bytes: int, rows_per_file: int, least: int) -> KeyCuts:
-    """Cuts for files of about `rows_per_file` rows, at least `least` files if there are many
+    """Cuts for files of about `rows_per_file` rows; at least `least` files if there are enough
     rows."""
     scale = log_bytes / sample.bytes_seen if sample.bytes_seen else 0.0
     unit_edges = _edges(sample.unit_keys, scale, rows_per_file, least)

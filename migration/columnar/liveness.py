@@ -1,7 +1,5 @@
-"""Which records of the log are live.
-
-The rule of store/topics/admission.py, for many records at once.
-"""
+"""Which records of the log are live: the rule of store/topics/admission.py, for many records at
+once."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ _NEVER = (1 << 63) - 1
 
 
 class _AnyTopic:
-    """Nothing is known of topics, so all are live."""
+    """In place of a table of topics if topics are unknown: all records are live."""
 
     def get(self, _name: str, /) -> int:
         return 0
@@ -33,8 +31,8 @@ class _AnyTopic:
 
 @dataclass(frozen=True)
 class Liveness:
-    """The physical offsets at which names begin. `topics` None: all are live, since nothing is
-    known."""
+    """The physical offsets at which topics and light queues begin. `topics` None: unknown, all
+    records are live."""
 
     topics: Mapping[str, int] | None = None
     dead_light: Mapping[str, int] = field(default_factory=dict)
@@ -59,13 +57,13 @@ class Liveness:
         return Admission(starts, self.dead_light).is_live(name, physical_offset)
 
 
-#: For a log of a store whose topics are not known.
+#: For a log whose topics are unknown.
 ALL_LIVE = Liveness()
 
 
 def liveness_of(tables: Tables, ended: Mapping[str, int]) -> Liveness:
-    """Liveness from the state and the log; `ended`: names and the offsets of the records that
-    deleted them last, as far as these are in the log."""
+    """Liveness from the state and the log. `ended`: deleted names, and the physical offset of the
+    last record in the log that deleted each."""
     dead = tables.dead_below()
     for name, at in ended.items():
         if is_light(name):

@@ -35,9 +35,9 @@ class Segment(NamedTuple):
 class Start(enum.Enum):
     """How the reader of a range finds its first record."""
 
-    EXACT = "exact"  # the range begins at one
-    SEARCH = "search"  # found by a search, which the reader of the previous range verifies
-    # From the segment's start, record by record, since no task reads the previous range.
+    EXACT = "exact"  # the range begins at a record
+    SEARCH = "search"  # by a search, which the reader of the previous range verifies
+    # From the segment's start, record by record, because no task reads the previous range.
     WALK = "walk"
 
 
@@ -52,21 +52,19 @@ class LogRange(NamedTuple):
 
 
 class LogLayout(NamedTuple):
-    """The log as found: segments in order, without gaps, up to its end."""
+    """The log in a directory: segments in order, without gaps, up to the log's end."""
 
     segments: tuple[Segment, ...]
     segment_bytes: int
-    start: int  # physical offset of the first byte there is
+    start: int  # physical offset of the first byte
     end: int  # exclusive
 
 
 def open_segment(path: str | Path) -> mmap.mmap:
-    """The whole file, mapped read-only. The mapping lives as long as something refers to it.
-
-    A segment in a bucket is fetched first: see segment_fetch.py.
-    """
+    """Map the whole file read-only. The mapping lives as long as something refers to it. A segment
+    in a bucket is fetched first: see segment_fetch.py."""
     if "://" in str(path):
-        # Here, since it brings what reads buckets.
+        # Imported here, because it imports the libraries for buckets.
         from migration.columnar.segment_fetch import fetch_segment
 
         return fetch_segment(str(path))
@@ -90,7 +88,7 @@ def list_segments(directory: Path, segment_bytes: int | None = None) -> tuple[li
             raise LogLayoutError(f"{path}: the name is not the 20 digits of a segment")
         found.append((Segment(str(path), start), path.stat().st_size))
     if found and found[-1][1] == 0:
-        found.pop()  # made, but not sized yet
+        found.pop()  # created, but not sized yet
     if not found:
         return [], segment_bytes or 0
     size = segment_bytes or found[0][1]
@@ -110,10 +108,10 @@ def read_layout(
     end: int | None = None,
     known_end: int | None = None,
 ) -> LogLayout:
-    """Segments and bounds. `end`: where the owner of the log says it ends, used if possible.
+    """Segments and bounds. `end`: the log's end according to its owner, used if possible.
 
-    Without it the log ends in its last segment, where no whole record follows. `known_end`: an end
-    that an earlier call returned, from which the walk may begin. Raises LogLayoutError.
+    Without `end`, the log ends after the last whole record of its last segment. `known_end`: an end
+    that an earlier call returned; the search for the end starts there. Raises LogLayoutError.
     """
     segments, size = list_segments(directory, segment_bytes)
     if not segments:
@@ -125,7 +123,7 @@ def read_layout(
             raise LogLayoutError(f"{directory}: holds {start} to {limit}, not the end {end}")
         kept = tuple(segment for segment in segments if segment.start < end)
         return LogLayout(kept, size, start, end)
-    # Prepared segments are all zeros; the log ends in the last segment that is not.
+    # Prepared segments are all zeros; the log ends in the last one with data.
     while len(segments) > 1 and _is_unused(segments[-1]):
         segments.pop()
     found = _find_end(segments[-1], size, known_end)
@@ -146,7 +144,7 @@ def split(
         step = max_bytes or layout.segment_bytes
         start = Start.EXACT if exact or low == segment.start else Start.WALK
         while low < high:
-            # Cut at multiples of the step, so that the same log has the same cuts each time.
+            # Cut at multiples of the step, so that the same log always has the same cuts.
             cut = min(high, low - (low - segment.start) % step + step)
             ranges.append(LogRange(segment, low, cut, start, cut == high))
             low, start = cut, Start.SEARCH
@@ -169,14 +167,14 @@ def advance(layout: LogLayout, begin: int, max_bytes: int) -> int:
         if at < limit:
             at, stop = walk_to(data, segment.start, at, limit)
             if stop is not Stop.LIMIT:
-                at = layout.segment_bytes  # damage is for the reader to report
+                at = layout.segment_bytes  # the reader reports the damage
         if segment.start + at >= target:
             return min(segment.start + at, layout.end)
     return layout.end
 
 
 def first_store_time(segment: Segment) -> int | None:
-    """Store time of the segment's first record, ms since 1970; None if it begins with none."""
+    """Store time of the segment's first record, ms since 1970; None without a record there."""
     data = memoryview(open_segment(segment.path))
     checked = check_record(data, 0, len(data), segment.start, verify_crc=False)
     return store_time_of(data, 0) if checked.size else None
@@ -196,7 +194,7 @@ def _find_end(segment: Segment, size: int, known_end: int | None) -> int:
         at, stop = walk_to(data, segment.start, at, size)
         if stop is Stop.BLANK:
             return segment.start + size
-        # A reader that follows a growing log looks often, and zeros are its end.
+        # Zeros are the log's end. Do not search them: a reader of a growing log calls this often.
         if stop is not Stop.NOTHING or (
             known_end is not None and not any(data[at : at + BLANK_BYTES])
         ):
@@ -211,13 +209,13 @@ def _find_end(segment: Segment, size: int, known_end: int | None) -> int:
 
 
 def _data_behind(path: str, at: int, end: int) -> Iterator[tuple[int, int]]:
-    """Ranges that were ever written, since the rest of a segment may be a gigabyte of zeros."""
+    """Ranges of the file that were written. The rest may be a gigabyte of zeros."""
     with Path(path).open("rb") as file:
         while at < end:
             try:
                 begin = os.lseek(file.fileno(), at, os.SEEK_DATA)
             except OSError as error:
-                if error.errno == errno.ENXIO:  # there is none up to the end
+                if error.errno == errno.ENXIO:  # no data up to the end
                     return
                 raise
             at = os.lseek(file.fileno(), begin, os.SEEK_HOLE)

@@ -1,8 +1,8 @@
 """Finds properties in the property strings of many records at once.
 
-It examines every 01 byte, and whether a wanted name precedes it. No string is split, and no Python
-code runs per record except for light queues and repeated keys, which are rare.
-store/format/properties.py defines properties; tests compare the two.
+Looks at every 01 byte for a wanted name before it. Splits no strings, and runs no Python code per
+record except for light queues and repeated keys, which are rare. store/format/properties.py defines
+the format; tests compare the two.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PropertyScan:
 
     @cached_property
     def _before(self) -> npt.NDArray[np.uint32]:
-        """The four bytes before each 01, as one number, which differs for most names."""
+        """The four bytes before each 01 as a number, which differs between most names."""
         return gather(self._flat, "<u4", self._name_ends - 4).view(np.uint32)
 
     def values(self, name: str) -> tuple[Ints, Strings]:
@@ -71,7 +71,7 @@ class PropertyScan:
             starts, ends = starts[same], ends[same]
         records = np.searchsorted(self._strings.starts, ends, side="right") - 1
         record_starts = self._strings.starts[records]
-        # The name begins an item of this record: at its start, or after the end of an item.
+        # The name must begin an item: at the record's start, or after the end of an item.
         begins = starts == record_starts
         begins |= (starts > record_starts) & (self._flat[starts - 1] == _ITEM_END)
         ends, records = ends[begins], records[begins]
@@ -82,20 +82,18 @@ class PropertyScan:
         stops[inside] = np.minimum(self._item_ends[index[inside]], stops[inside])
         some = stops > ends + 1
         ends, stops, records = ends[some], stops[some], records[some]
-        # A later item of the same name wins.
+        # If a name is repeated, the last item wins.
         last = np.ones(len(records), dtype=np.bool_)
         last[:-1] = records[1:] != records[:-1]
         return records[last], Strings(self._flat, ends[last] + 1, stops[last])
 
     def keys(self, indexed: Bools) -> tuple[Ints, Strings]:
-        """The index keys by record: UNIQ_KEY, then the words of KEYS, without repeats.
-
-        Nothing for records that are not `indexed`; see `marks`.
-        """
+        """The index keys of records that are `indexed`: UNIQ_KEY, then the words of KEYS, each
+        once. For keys of batches see `marks`."""
         unique_rows, unique = self.values(UNIQ_KEY)
         word_rows, words = self._words(*self.values(KEYS))
         rows = np.concatenate([unique_rows, word_rows])
-        # UNIQ_KEY stands first in the input, so a stable sort leaves it first in its record.
+        # UNIQ_KEY is first in the input, so a stable sort leaves it first in its record.
         order = np.argsort(rows, kind="stable")
         order = order[indexed[rows[order]]]
         keys = Strings(
@@ -150,7 +148,7 @@ class PropertyScan:
 
 def _without_repeats(rows: Ints, keys: Strings) -> tuple[Ints, Strings]:
     """Each key of a record once, at its first position."""
-    # Only a record with two keys or more can repeat one.
+    # Only records with two keys or more can repeat one.
     same_row = np.zeros(len(rows), dtype=np.bool_)
     same_row[1:] = rows[1:] == rows[:-1]
     same_row[:-1] |= same_row[1:]

@@ -13,10 +13,8 @@ _FILES = "/files/"
 
 
 def fetch_segment(path: str) -> mmap.mmap:
-    """The whole file, fetched into an unnamed file that is deleted with the mapping.
-
-    Needs that much space in the directory for temporary files. Raises LogLayoutError.
-    """
+    """Fetch the whole file into an unnamed file, which is deleted with the mapping. Needs that much
+    space in the directory for temporary files. Raises LogLayoutError."""
     base, _, name = path.rpartition(_FILES)
     try:
         with tempfile.TemporaryFile(prefix="kvcq-segment-") as file:

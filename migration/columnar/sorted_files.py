@@ -1,4 +1,4 @@
-"""Sorted files of derived rows, as RocksDB ingests them, from some blocks of the log."""
+"""Writes derived rows to sorted files, which RocksDB ingests."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from migration.columnar.unaligned import Ints
 
 FAMILIES = {family.name: family for family in DERIVED.families}
-#: Rows that are Python objects at one time.
+#: Rows that are Python objects at the same time.
 _WRITE_CHUNK = 65_536
-#: Keys of more words are rare, so sorting all of them whole is good enough.
+#: If any key has more words, which is rare, rows are sorted by whole keys, which is slower.
 _MOST_WORDS = 8
 
 
@@ -38,7 +38,7 @@ class LastUnits:
         self.by_prefix: dict[bytes, tuple[int, int]] = {}
 
     def join(self, ends: Iterable[tuple[bytes, int, int]]) -> None:
-        """Add other units: prefix, physical offset, queue offset."""
+        """Add units: prefix, physical offset, queue offset."""
         for prefix, place, offset in ends:
             found = self.by_prefix.get(prefix)
             if found is None or found[0] < place:
@@ -66,7 +66,7 @@ def write_units(path: Path, parts: Sequence[UnitRows]) -> UnitsFile | None:
     prefixes, rank = _ranked(rows.prefixes, rows.queues)
     order = np.lexsort((rows.physical_offset, rows.queue_offset, rank))
     offsets = rows.queue_offset[order]
-    # If several records have one place, the last in the log wins, as with live dispatch.
+    # If several records have the same place, the last in the log wins, as with live dispatch.
     same = (rank[order[1:]] == rank[order[:-1]]) & (offsets[1:] == offsets[:-1])
     if same.any():
         order = order[np.append(~same, True)]
@@ -88,7 +88,7 @@ def row_keys(rows: IndexRows) -> list[bytes]:
     found = np.empty(len(rows.keys), dtype=object)
     lengths = rows.keys.lengths
     table = Strings.of(rows.prefixes)
-    # Keys of one shape, topic and key of the same lengths, are made at once.
+    # Keys whose topics and keys have the same lengths are built together.
     widths = table.lengths[rows.topics] << 32 | lengths
     order = np.argsort(widths, kind="stable")
     for shape in np.split(order, np.flatnonzero(np.diff(widths[order])) + 1):
@@ -134,7 +134,7 @@ def _joined_codes(parts: Sequence[tuple[Ints, list[bytes]]]) -> tuple[Ints, list
 
 
 def _ranked(values: list[bytes], codes: Ints) -> tuple[list[bytes], Ints]:
-    """The values in order, and each row's rank among them."""
+    """The values sorted, and each row's rank among them."""
     ranked = sorted(range(len(values)), key=values.__getitem__)
     rank_of = np.empty(len(ranked), dtype=np.int64)
     rank_of[ranked] = np.arange(len(ranked))

@@ -1,4 +1,4 @@
-"""Many short byte strings as slices of one buffer; and names as codes."""
+"""Many short byte strings as slices of one buffer, and names as codes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Strings:
         return Strings(self.data, self.starts[rows], self.ends[rows])
 
     def __getstate__(self) -> tuple[Bytes, Ints]:
-        packed = self.packed()  # without the bytes between them
+        packed = self.packed()
         return packed.data, packed.lengths
 
     def __setstate__(self, state: tuple[Bytes, Ints]) -> None:
@@ -116,7 +116,7 @@ class Strings:
         count = 0
         rows = np.arange(len(self))
         while len(rows):
-            # One string of each bucket has its turn, and all rows that are the same as it.
+            # Each round handles one string of each bucket, and all rows equal to it.
             first = np.full(1 << _BUCKET_BITS, -1, dtype=np.int64)
             first[buckets[rows[::-1]]] = rows[::-1]
             chosen = first[buckets[rows]]
@@ -133,7 +133,7 @@ class Strings:
         return codes, values
 
     def word(self, number: int) -> npt.NDArray[np.uint64]:
-        """Eight bytes of each from 8 * `number` on, as a number; zeros after its end.
+        """Eight bytes of each string from 8 * `number` on, as a number; zeros after its end.
 
         Strings of equal length sort like their words.
         """
@@ -146,7 +146,7 @@ class Strings:
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Names of many rows: values[code] for each code, each distinct name once."""
+    """A name for each row: values[code]. `values` has each distinct name once."""
 
     codes: Ints
     values: list[str]

@@ -1,7 +1,7 @@
 """Bulk reads at unaligned positions of a buffer, which make the decoder fast.
 
-Copying headers out through an overlapping view takes some ten nanoseconds a record; one
-`struct.unpack_from` with its loop takes over ten times as long.
+Copying headers through an overlapping view takes some ten nanoseconds a record; a loop with
+`struct.unpack_from` takes over ten times as long.
 """
 
 from __future__ import annotations
@@ -23,10 +23,8 @@ def gather(data: Bytes, dtype: np.dtype[np.void] | str, at: Ints) -> npt.NDArray
 
 
 def overlapping(data: Bytes, size: int) -> npt.NDArray[np.void]:
-    """Raw items of that size at each position of `data`, as a view.
-
-    Raw, since numpy would byte-swap each integer of a typed view on its own.
-    """
+    """A view with an item of `size` bytes at each position of `data`. The items are raw, because
+    numpy would byte-swap each integer of a typed view separately."""
     shape = (len(data) - size + 1,)
     return np.ndarray(shape=shape, dtype=f"V{size}", buffer=data.data, strides=(1,))
 

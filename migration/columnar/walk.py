@@ -1,9 +1,9 @@
 """Walks from record to record through one segment, decoding as little as possible.
 
-A record begins with its size, so a walk needs no index; but it must begin at a record. A reader
-that begins inside a segment finds one with `find_record`. A message body may contain a copy of a
-whole record, so that is a guess, which is proved afterwards: the reader of the previous range ends
-exactly where the guess begins, or the read fails (see decoder.py).
+A record begins with its size, so a walk needs no index, but it must begin at a record. A reader
+that begins inside a segment finds one with `find_record`. That is a guess, because a message body
+may contain a copy of a whole record. It is verified afterwards: the reader of the previous range
+must end exactly there, or the read fails (see decoder.py).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from store.format import BLANK_BYTES, MAGIC_BLANK, MIN_RECORD_BYTES, Found, chec
 #: One whole segment.
 Buffer = mmap.mmap | bytes
 
-#: Records that a walk without an end looks at together.
+#: Records that a walk without an end checks together.
 _STEP = 65_536
 _SIZE = struct.Struct(">i")
 _SIZE_AND_MAGIC = struct.Struct(">ii")
@@ -57,7 +57,7 @@ def walk(data: Buffer, base: int, begin: int, limit: int, count: int) -> Walked:
     size_at = _SIZE.unpack_from
     at = begin
     last = min(limit, len(data) - MIN_RECORD_BYTES + 1)
-    # Sizes only: what else must hold is checked for all records at once, which is cheaper.
+    # Only sizes. The rest is checked for all records together, which is cheaper.
     while at < last and len(positions) < count:
         (size,) = size_at(data, at)
         if size < MIN_RECORD_BYTES:
@@ -94,8 +94,8 @@ def find_record(data: Buffer, base: int, begin: int, limit: int) -> int | None:
     """
     view = memoryview(data)
     at = begin
-    # Excludes the last byte, with which no magic code of a record ends: before Python 3.11.4 `find`
-    # of a mapping reads the byte after the end.
+    # Excludes the last byte, which cannot end a magic code: before Python 3.11.4 `find` of a
+    # mapping reads the byte after the end.
     end = min(limit + 3 + len(_MAGIC_START), len(data) - 1)
     while True:
         at = data.find(_MAGIC_START, at + 4, end) - 4

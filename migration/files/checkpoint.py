@@ -1,11 +1,10 @@
-"""The durable position of the file queues, in a small file of its own in the store's root.
+"""The checkpoint of the file queues: their durable position, in a file in the store's root.
 
 One line of JSON, then its CRC-32 in hex. It is outside `consumequeue/` and `index/`, where RocketMQ
-would take it for a queue. It is replaced as a whole, by a rename, so a crash leaves the old or the
-new one.
+would mistake it for a queue. It is replaced by a rename, so a crash leaves the old or the new one.
 
 Invariants: everything derived from records below `durable_offset` is durable. All records below
-`dispatched_offset`, which is not above it, were derived. `clean` is only true if nothing was
+`dispatched_offset`, which is not above it, were dispatched. `clean` is only true if nothing was
 written since, so no later data has to be checked.
 """
 
@@ -24,21 +23,21 @@ _VERSION = 1
 
 
 class DeadTopic(NamedTuple):
-    """Records of the topic below this offset are dead; the key index still has them."""
+    """A deleted topic, whose records below this offset are dead. The key index still has them."""
 
     topic: str
     below_offset: int
 
 
 class FileQueueCheckpoint(NamedTuple):
-    """The recorded state; the default is an empty store."""
+    """The content of the file; by default that of an empty store."""
 
     dispatched_offset: int = 0
     durable_offset: int = 0
     clean: bool = True
     applied_deletions: int = 0  # as a store of format 1 counted them
     dead_topics: tuple[DeadTopic, ...] = ()
-    indexed: bool = False  # the index has records below it: if it is gone, it is to be rebuilt
+    indexed: bool = False  # the index has records; if it is missing, it is rebuilt
 
 
 def read_checkpoint(root: Path) -> FileQueueCheckpoint | None:
@@ -61,17 +60,14 @@ def read_checkpoint(root: Path) -> FileQueueCheckpoint | None:
 
 
 def note_whole(root: Path, log_end: int, *, indexed: bool) -> None:
-    """Record durably that the files have the whole log up to its end; the next opening continues
-    there.
-
-    The caller must have proved that, and made the files durable. `indexed`: whether there are index
-    files.
-    """
+    """Record durably that the files have the whole log up to `log_end`, where the next opening
+    continues. The caller must have verified that, and made the files durable. `indexed`: whether
+    index files exist."""
     found = read_checkpoint(root) or FileQueueCheckpoint()
     whole = found._replace(dispatched_offset=log_end, durable_offset=log_end, clean=True)
     write_checkpoint(root, whole._replace(indexed=indexed))
 
 
 def write_checkpoint(root: Path, checkpoint: FileQueueCheckpoint) -> None:
-    """Durable on return."""
+    """Replace the checkpoint. Durable on return."""
     write_checked(root / CHECKPOINT_FILE, {"version": _VERSION, **checkpoint._asdict()})

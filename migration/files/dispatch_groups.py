@@ -14,7 +14,7 @@ Group = tuple[list[int], list[int]]
 
 
 class DispatchGroups(NamedTuple):
-    """What the requests add to queues and to the key index."""
+    """What requests add to queues and to the key index."""
 
     queues: dict[tuple[str, int], Group]
     records: list[tuple[int, int, str, Sequence[str]]]  # as IndexFileSet.insert takes them

@@ -1,10 +1,10 @@
-"""Compares queue files and index files with a log: RocketMQ's before it is taken over, or ours.
+"""Compares queue files and index files with a log: RocketMQ's before it is taken over, or kvcq's.
 
-Everything in them is derived from the log, so every fault has the same remedy: derive it again.
-Pass it every record in one walk. Sums then prove that each record has its units and each unit its
-record. If they differ, the log is walked once more, to find what the queues lack at their ends. If
-that does not explain it, the suspect units are compared with their records. Read-only. Memory: a
-few chunks, and begin and end of each queue.
+The files are derived from the log, so every fault has the same remedy: rebuild them. The check gets
+every record in one walk. Sums then prove that each record has its units, and each unit its record.
+If sums differ, the log is walked again to find units that queues lack at their ends. If that does
+not explain the difference, suspect units are compared with their records. Read-only. Memory: a few
+chunks, and begin and end of each queue.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class FileCheck:
         cut_offset: int = NOWHERE,
         progress: Progress = no_progress,
     ) -> None:
-        """`admit`: selects the parts of records that should have units; all, while that is unknown.
-        For the others see IndexCheck."""
+        """`admit`: selects the parts of records that should have units; None while that is unknown:
+        all. For the others see IndexCheck."""
         self._root = root
         self._options = options
         self._tell = tell
@@ -91,7 +91,7 @@ class FileCheck:
 
     @property
     def tags(self) -> TagEntries:
-        """What the index shows about tags, after all records were taken."""
+        """Whether the index has tags; valid after all records were taken."""
         return self._index.tags
 
     @property
@@ -156,7 +156,7 @@ class FileCheck:
         )
 
     def _queues(self) -> Iterator[tuple[str, int]]:
-        """Reports directories that are not queues on the way."""
+        """Yield the queues. Reports directories that are not queues."""
         for topic in entries_in(self._root / QUEUE_DIRECTORY):
             if not topic.is_dir():
                 self._foreign(topic, "no directory of a topic")
@@ -177,19 +177,19 @@ class FileCheck:
         self._tell(Kind.FOREIGN, place, "", found, topic=topic, position=0)
 
     def _tell_ends(self, walk_again: WalkAgain, admit: Admit, required_end: int) -> None:
-        """Report what the queues lack at their ends and inside, and compute the expected sums
-        without that.
+        """Report units that the queues lack at their ends and inside, and exclude these from the
+        expected sums.
 
-        After a kill RocketMQ's queues lack units that were not written yet. Otherwise most buckets
-        would differ, and each unit would have to be compared with its record.
+        After a kill, RocketMQ's queues lack units that were not written yet. Without this, most
+        sums would differ, and each unit would have to be compared with its record.
         """
         sums, ranges = self._sums, self._ranges
         sums.forget_what_should_be()
         nothing = _Range(0, -1)
-        # Ranges before and after the units that it has.
+        # By queue: the ranges before and after its units.
         lacking: dict[tuple[str, int], tuple[_Range, _Range]] = {}
         newest: dict[tuple[str, int], int] = {}
-        # Queues with a place that two records of the log have: the files have either of them.
+        # Queues in which two records of the log have the same place: the files have one of them.
         twice = set()
         faulty: set[Hole] = set()
 

@@ -1,4 +1,4 @@
-"""The files of a stopped store of ours as a side of its check; see kvcq.inspect.Side."""
+"""The files of a stopped kvcq store as a side of its check; see kvcq.inspect.Side."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ FILES = "files"
 class FileSide:
     """Queue files and index files: see Side.
 
-    Their checkpoint says what the files must have: all records below its dispatched offset. If they
-    were not closed cleanly, the next opening removes everything after its durable offset.
+    They must have all records below the dispatched offset of their checkpoint. If they were not
+    closed cleanly, the next opening removes everything after its durable offset.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class FileSide:
         *,
         may_lag: bool,
     ) -> None:
-        """`may_lag`: they are being filled, so they may be behind even after a clean shutdown."""
+        """`may_lag`: the files are being filled, so they may lag even after a clean stop."""
         self._opened = opened
         self._records = records
         self._tags_from = options.index_tags_from
@@ -49,7 +49,8 @@ class FileSide:
         self._tell = partial(opened.findings.add, side=FILES, remedy=Remedy.REBUILD_FILES)
         found = self._read_checkpoint()
         checkpoint = found or FileQueueCheckpoint()
-        #: Without a checkpoint nothing, otherwise: the next opening compares it with the log.
+        #: Records below must have units. Without a checkpoint none must: the next opening then
+        #: compares the files with the log.
         self._required_end = checkpoint.dispatched_offset
         self._known_end = max(checkpoint.dispatched_offset, checkpoint.durable_offset)
         self._ending = opened.ends_behind(self._required_end)
@@ -75,7 +76,7 @@ class FileSide:
             return None
 
     def _tell_of_files(self, kind: Kind, *what: Any, **where: Any) -> None:  # noqa: ANN401 - see Tell
-        if kind is not Kind.FOREIGN:  # RocketMQ's own database lies among its queue files
+        if kind is not Kind.FOREIGN:  # RocketMQ's own database is among its queue files
             self._tell(kind, *what, **where)
 
     # --- what should be there --------------------------------------------------------------
@@ -174,7 +175,7 @@ class _CheckedLog:
 
     def __init__(self, lookup: Lookup, cut_offset: int) -> None:
         self.start_offset = lookup.log.start_offset
-        # The range between the log's end and that of the files is reported with their checkpoint.
+        # Units between the log's end and the files' end are reported with the checkpoint.
         self.end_offset = max(lookup.log.end_offset, lookup.checkpoint)
         self.walked_end = NOWHERE
         self.cut_offset = cut_offset

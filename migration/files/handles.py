@@ -1,11 +1,11 @@
-"""A bounded set of open files, which tracks those with bytes that are not durable yet.
+"""A bounded set of open files. Tracks files with bytes that are not durable yet.
 
 A broker may have 50,000 queues of one file each, and the process cannot have 50,000 open files.
 Files are opened on access and closed when others need the slot.
 
-Durability: nothing, until `sync` returns. A file that was closed with dirty pages is reopened for
-the sync. The kernel keeps those pages, and a failed write-back of them, with the inode and not with
-the handle, so the sync covers them.
+Durable: nothing, until `sync` returns. A file that was closed with dirty pages is reopened for the
+sync. The kernel keeps those pages, and errors of writing them back, by inode and not by handle, so
+the sync covers them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class _Handle:
     def __init__(self, fd: int) -> None:
         self.fd = fd
         self.pins = 0
-        self.gone = False  # out of the table: the last user closes it
+        self.gone = False  # removed from the table: the last user closes it
 
 
 class FileHandles:
@@ -45,7 +45,7 @@ class FileHandles:
 
     def __init__(self, limit: int) -> None:
         self._lock = Lock()
-        # Guarded by _lock. The table has the least recently used file first.
+        # Guarded by _lock. Least recently used file first.
         self._limit = limit
         self._table: OrderedDict[str, _Handle] = OrderedDict()
         self._dirty: set[str] = set()
@@ -73,7 +73,7 @@ class FileHandles:
     def write(self, path: str, data: bytes | memoryview, position: int) -> None:
         """Write all of `data` into the page cache. Raises DiskFullError.
 
-        The file must exist: a missing file is an error and is not created again.
+        The file must exist: a missing file is an error, and is not created.
         """
         handle = self._pin(path, dirty=True)
         try:
@@ -86,11 +86,8 @@ class FileHandles:
             self._unpin(handle)
 
     def create(self, path: str, size: int) -> None:
-        """Create a sparse file of `size` zero bytes. Its directory becomes dirty as well.
-
-        Sparse is safe here: only `write` writes into it, and a full disk is then an error of that
-        call, not a signal.
-        """
+        """Create a sparse file of `size` zero bytes, and mark its directory dirty. Sparse is safe:
+        only `write` writes to it, and raises if the disk is full; a mapping would get a signal."""
         try:
             with self._lock:
                 fd = self._open(path, os.O_CREAT | os.O_EXCL)
@@ -138,7 +135,7 @@ class FileHandles:
                 try:
                     start = os.lseek(handle.fd, start, os.SEEK_DATA)
                 except OSError as error:
-                    if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+                    if error.errno == errno.ENXIO:  # only a hole up to the end
                         break
                     raise
                 if start >= end:
@@ -157,7 +154,7 @@ class FileHandles:
         self.mark_directory(path.rpartition("/")[0])
 
     def forget(self, paths: Iterable[str]) -> None:
-        """Drop the handles of files that were deleted or moved away; they need no sync any more."""
+        """Drop the handles of files that were deleted or moved away. They need no sync."""
         with self._lock:
             for path in paths:
                 self._dirty.discard(path)
@@ -178,13 +175,12 @@ class FileHandles:
         self.forget(path for path in known if path.startswith(prefix))
 
     def mark_directory(self, directory: str) -> None:
-        """The directory's entries changed: `sync` makes that durable."""
+        """Note that the directory's entries changed; `sync` makes that durable."""
         with self._lock:
             self._dirty_directories.add(directory)
 
     def take_dirty(self) -> tuple[set[str], set[str]]:
-        """Files and directories with bytes that are not durable yet; they count as clean from now
-        on."""
+        """Return the files and directories that are not durable yet. They count as clean then."""
         with self._lock:
             files, self._dirty = self._dirty, set()
             directories, self._dirty_directories = self._dirty_directories, set()
@@ -236,7 +232,7 @@ class FileHandles:
             else:
                 handle.pins += 1
                 self._table.move_to_end(path)
-            if dirty:  # before the write: a write that fails half way has dirtied the file too
+            if dirty:  # before the write: a failed write may have changed the file, too
                 self._dirty.add(path)
             return handle
 
@@ -250,7 +246,7 @@ class FileHandles:
         flags = os.O_RDWR | os.O_CLOEXEC | more_flags
         with contextlib.suppress(OutOfDescriptorsError), raising_out_of_descriptors():
             return os.open(path, flags, FILE_MODE)
-        # Others in this process took the handles we counted on: half of ours is theirs from now.
+        # Other parts of the process need descriptors: use half as many from now on.
         self._limit = max(1, len(self._table) // 2)
         self._evict(len(self._table) - self._limit)
         with raising_out_of_descriptors():

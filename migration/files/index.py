@@ -1,7 +1,7 @@
 """All index files of a store, oldest first; entries go to the newest one, which rolls when full.
 
-A message is indexed once: records below that of the last entry are already indexed, and that record
-has as many keys indexed as it has entries.
+A message is indexed once. Records below that of the last entry are already indexed. Of that record,
+as many keys are indexed as it has entries.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class IndexFileSet:
-    """Adds keys, finds candidates for a key.
+    """Adds keys, and finds candidates for a key.
 
     Thread: one writer at a time, ensured by the owner; `candidates` from any thread. Locks: `_lock`
     guards the list of files; held for an assignment.
@@ -58,7 +58,7 @@ class IndexFileSet:
         self._files: list[IndexFile] = []
         # Owned by the writer.
         self._end_offset = -1  # physical offset of the last record indexed
-        self._end_keys = 0  # how many keys of it
+        self._end_keys = 0  # number of its keys that are indexed
 
     @property
     def file_count(self) -> int:
@@ -132,7 +132,7 @@ class IndexFileSet:
                 break
             self._end_offset = file.end_offset
             entries = file.entries_at(file.end_offset)
-            self._end_keys += entries  # keys of one message may lie in two files
+            self._end_keys += entries  # keys of one message may be in two files
             if entries < file.next_entry - 1:
                 break
 
@@ -171,7 +171,7 @@ class IndexFileSet:
             before, end = done, min(len(keys), done + file.free)
             file.insert(hashes[done:end], offset_array[done:end], time_array[done:end])
             done = end
-            # So that after a failure in the next file there is a place to continue from.
+            # If the next file fails, a repeated call continues from here.
             last = offsets[end - 1]
             same = bisect_left(offsets, last, 0, end)
             again = end - max(same, before)
@@ -187,7 +187,7 @@ class IndexFileSet:
             self._handles.mark_directory(str(self.root.parent))
         after = newest.path.name if newest is not None else None
         path = self.root / index_name(self._clock.now_ms(), after)
-        while path.exists():  # left by an attempt that failed within this millisecond
+        while path.exists():  # an attempt in the same millisecond failed
             path = self.root / index_name(self._clock.now_ms(), path.name)
         file = IndexFile(path, self._layout, self._handles).create()
         if newest is not None:
@@ -203,10 +203,10 @@ class IndexFileSet:
     # --- reading ---------------------------------------------------------------------------
 
     def candidates(self, topic: str, key: str, begin_ms: int, end_ms: int) -> list[list[int]]:
-        """Physical offsets, ascending, of records that may have the key in this time range: a list
-        for each file.
+        """Physical offsets, ascending, of records that may have the key in this time range
+        (inclusive): a list for each file.
 
-        Times are inclusive. Any of them may belong to another key with the same hash (H34).
+        A record may have another key with the same hash (H34).
         """
         key_hash = int(key_hashes([index_key(topic, key)])[0])
         with self._lock:
@@ -236,8 +236,8 @@ class IndexFileSet:
             if not (rebuild_newest or newest.empty or newest.end_offset >= physical_offset):
                 break
             floor = next((file.end_offset for file in files[-2::-1] if not file.empty), 0)
-            # Entries past the cut are zeroed before the header changes: after a crash in between,
-            # offsets fall there, and the next recovery cuts there again.
+            # Entries past the cut are zeroed before the header changes. After a crash in between,
+            # offsets descend there, and the next recovery cuts there again.
             newest.cut(physical_offset, floor, self._store_time_ms)
             if not newest.empty:
                 break

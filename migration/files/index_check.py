@@ -1,8 +1,8 @@
 """Compares the index files of a store with its log, in a single walk over it.
 
-Entries are in log order, so they are read alongside: each run of records is compared with the
-entries that refer to it. Only entries that refer elsewhere are looked up. Structure (sizes,
-headers, slots, chains) is checked afterwards, file by file.
+Entries are in log order, so files and log are read in parallel: each run of records is compared
+with its entries. Only entries for other records are looked up. The structure of files (sizes,
+headers, slots, chains) is checked afterwards.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ if TYPE_CHECKING:
 _CHUNK_SLOTS = 1 << 20
 _CHUNK_ENTRIES = 1 << 15
 _SCAN_ENTRIES = 1 << 18
-#: UTF-16 units; an entry of a longer tag would be reported.
+#: In UTF-16 units. Entries of longer tags are reported as wrong.
 _LONGEST_TAG = 512
 _KNOWN_TAGS = 65_536
 _HASH_BITS = 31
 
-#: Whether keys of a record of that topic at that physical offset have to be there.
+#: Topic and physical offset of a record: whether its keys must be in the index.
 IsRequired = Callable[[str, int], bool]
 
 
 class TagEntries:
-    """Whether RocketMQ indexed tags, as it does from 5.5 on, and since when."""
+    """Whether, and since when, RocketMQ indexed tags; it does from 5.5 on."""
 
     def __init__(self) -> None:
         self.first: int | None = None  # physical offset of the first record whose tag is indexed
-        self.untagged = False  # a record with a tag has entries, and not that of its tag
+        self.untagged = False  # a record with a tag has entries, but none for the tag
 
     @property
     def since(self) -> int | None:
@@ -63,7 +63,7 @@ class TagEntries:
 
 
 class _Entries(NamedTuple):
-    """Entries in file order: physical offset, key hash, and place, as file and entry number."""
+    """Entries in file order: physical offset, key hash, and place (file and entry number)."""
 
     offsets: IntArray
     hashes: IntArray
@@ -78,7 +78,7 @@ _NO_ENTRIES = _Entries(*(np.empty(0, np.int64) for _ in range(4)))
 
 
 class _Missing:
-    """Records of a topic whose keys are in no file."""
+    """Records of one topic whose keys are in no file."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -118,8 +118,8 @@ class IndexCheck:
         self._spans: list[tuple[int, int]] = []
         self._faults = 0
         self._chunks = self._read()
-        self._ahead = _NO_ENTRIES  # read, and not compared yet
-        self._stray = [_NO_ENTRIES]  # entries that point after the walk, or between its runs
+        self._ahead = _NO_ENTRIES  # read, but not compared yet
+        self._stray = [_NO_ENTRIES]  # entries for records outside the walk's runs
         self._is_read = False
         self._last_read = -1
         self._missing: dict[str, _Missing] = {}
@@ -130,7 +130,7 @@ class IndexCheck:
     # --- beside the walk -------------------------------------------------------------------
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
-        """Take the next records of the log, ascending; none may be left out."""
+        """Take the next records of the log, ascending, without gaps."""
         if not requests:
             return
         end = requests[-1].physical_offset + requests[-1].record_size
@@ -139,7 +139,7 @@ class IndexCheck:
             if chunk is None:
                 self._is_read = True
             elif len(chunk.offsets):
-                # Not of its last one, which may be wrong and point anywhere.
+                # Not the last entry, which may be wrong.
                 self._last_read = int(np.median(chunk.offsets))
                 self._ahead = _Entries(*map(np.concatenate, zip(self._ahead, chunk, strict=True)))
         mine = self._ahead.offsets < end
@@ -158,7 +158,7 @@ class IndexCheck:
         counts = np.fromiter((len(request[7]) for request in requests), np.int64, len(requests))
         wanted = np.repeat(np.arange(len(requests)), counts) << _HASH_BITS | key_hashes(keys)
         there = record << _HASH_BITS | entries.hashes
-        tagged: set[int] = set()  # records with an entry of their tag
+        tagged: set[int] = set()  # records with an entry for their tag
         if not np.array_equal(wanted, there):
             tagged = self._look_closer(requests, entries, wanted, there)
         self._look_at_tags(requests, record, tagged)
@@ -170,7 +170,8 @@ class IndexCheck:
         wanted: IntArray,
         there: IntArray,
     ) -> set[int]:
-        """Entries that match no key, which are a tag's or wrong, and keys without an entry."""
+        """Report wrong entries and keys without an entry. An entry that matches no key may be for a
+        tag; returns the records with one."""
         tagged = set()
         for index in np.flatnonzero(~np.isin(there, wanted)).tolist():
             number, key_hash = int(there[index]) >> _HASH_BITS, int(entries.hashes[index])
@@ -267,21 +268,21 @@ class IndexCheck:
                 continue
 
     def _kept(self, offsets: IntArray) -> int:
-        """How many of these entries the next opening leaves in the newest file."""
+        """How many of these entries the next opening keeps in the newest file."""
         cut = np.flatnonzero(offsets >= self._cut)
         return int(cut[0]) if cut.size else len(offsets)
 
     # --- afterwards ------------------------------------------------------------------------
 
     def finish(self, log: Log, is_required: IsRequired) -> None:
-        """After the walk: report the rest."""
+        """After the walk: report the remaining faults."""
         self._look_at_structure(log)
         for chunk in (self._ahead, *self._chunks):
             self._stray.append(chunk)
         for entries in self._stray:
             for index in np.flatnonzero(entries.offsets < log.end_offset).tolist():
                 self._ask(log, entries, index)
-        if not self._faults:  # their consequences are not reported again
+        if not self._faults:  # otherwise these are consequences of reported faults
             self._tell_missing(is_required)
 
     def _ask(self, log: Log, entries: _Entries, index: int) -> None:
@@ -326,7 +327,7 @@ class IndexCheck:
             )
 
     def _look_at_structure(self, log: Log) -> None:
-        """Check sizes, headers, slots and chains."""
+        """Report faults of sizes, headers, slots and chains."""
 
         def tell(kind: Kind, path: Path, at: int, wanted: str, found: str, count: int = 1) -> None:
             self._faults += kind is not Kind.FOREIGN
@@ -350,10 +351,10 @@ class IndexCheck:
         *,
         is_cut: bool,
     ) -> int:
-        """Returns the physical offset of the file's last entry, or `after`.
+        """Check one file. Returns the physical offset of its last entry, or `after`.
 
-        `after`: that of the previous file. `is_cut`: the newest file after a crash, whose end and
-        slots the next opening rebuilds.
+        `after`: the result for the previous file. `is_cut`: it is the newest file after a crash,
+        whose end and slots the next opening rebuilds.
         """
         layout = self._layout
         size = path.stat().st_size
@@ -416,7 +417,7 @@ class IndexCheck:
             numbers = np.arange(first, first + len(entries))
             offsets = entries["physical_offset"].astype(np.int64)
             past = offsets >= log.end_offset
-            # An entry that points past the log says nothing about later ones.
+            # An entry past the log's end does not make later ones descend.
             credible = np.where(past, -1, offsets)
             peaks = np.maximum.accumulate(np.concatenate(([highest], credible)))
             for kind, bad, wanted, found in (
@@ -453,10 +454,10 @@ class IndexCheck:
 
 
 def _is_of_tag(topic: str, tag_code: int, key_hash: int) -> bool:
-    """Whether the entry may be that of the record's tag, which RocketMQ 5.5 also indexes.
+    """Whether the entry may be for the record's tag, which RocketMQ 5.5 also indexes.
 
-    Its key is `topic#T#tag`. The record's tag code is the tag's hash, so all but its length is
-    known.
+    Its key is `topic#T#tag`. The record's tag code is the tag's hash, so only the tag's length is
+    unknown.
     """
     if topic == SCHEDULE_TOPIC:
         return True  # its tag code is the due time

@@ -4,9 +4,9 @@ Invariants, while the file is open for writing:
 - Entries are in the order of their physical offsets, and never change once written.
 - A slot is derived from the entries below `next_entry`, so it can always be rebuilt.
 
-Entries are written immediately. Slots and header are in memory and written by `write_back`; until
-then only this process finds the new entries. So a crash leaves uncounted entries or outdated slots,
-and `cut` repairs both.
+Entries are written immediately. Slots and header are in memory until `write_back`; before that only
+this process finds the new entries. A crash may leave uncounted entries or outdated slots, which
+`cut` repairs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SCAN_ENTRIES = 1 << 18  # 5 MiB at once
 class IndexFile:
     """Entries of one file.
 
-    Thread: one writer; `candidates` from any thread, it sees a consistent earlier state.
+    Thread: one writer; `candidates` from any thread: it sees a consistent, maybe earlier state.
     """
 
     def __init__(self, path: Path, layout: IndexLayout, handles: FileHandles) -> None:
@@ -164,10 +164,8 @@ class IndexFile:
         return np.frombuffer(data, dtype=SLOT_DTYPE)
 
     def write_back(self, *, seal: bool = False) -> None:
-        """Write slots and header to the file; durable after the next sync of the handles.
-
-        `seal` also frees the memory of the slots: the file takes no more entries.
-        """
+        """Write slots and header to the file; durable after the next sync of the handles. `seal`
+        also frees the memory of the slots: the file takes no more entries."""
         if self._slots is not None and self._dirty_pages is not None:
             dirty = np.flatnonzero(self._dirty_pages)
             breaks = np.flatnonzero(np.diff(dirty) != 1) + 1
@@ -202,7 +200,7 @@ class IndexFile:
         """Physical offsets of entries with this hash that may be in this time range, inclusive;
         newest first. Only the record shows whether the key matches (H34).
 
-        An entry stores its time in whole seconds, so those just outside are included.
+        Times of entries are in whole seconds, so entries just outside the range are included.
         """
         number, limit = self._newest(key_hash % self.layout.slots)
         while 0 < number < limit:
@@ -214,23 +212,23 @@ class IndexFile:
                     earliest is None or earliest <= end_ms
                 ):
                     yield physical_offset
-            # A chain only leads back; anything else is damage, and would not end.
+            # A chain only leads back; anything else is damage, and could be a loop.
             limit, number = number, previous
 
     def _times(self, number: int, seconds: int) -> tuple[int | None, int | None]:
-        """Lower and upper bound of its store time; None if unknown."""
+        """Lower and upper bound of an entry's store time, ms; None if unknown."""
         if number == 1 or not 0 <= seconds < MAX_SECONDS:
             # The original counts the first entry of a file from the file before (H23).
             return None, None
         earliest = self.begin_ms + seconds * 1000
-        # 0 also stands for a record stored before the first one of the file.
+        # 0 is also stored for a record with an earlier time than the first one of the file.
         return (earliest if seconds else None), earliest + 999
 
     def _newest(self, slot: int) -> tuple[int, int]:
-        """Number of the newest entry of a slot, and a bound for it."""
+        """Number of the newest entry of a slot, and an upper bound for valid numbers."""
         slots = self._slots
         if slots is not None:
-            # The writer sets slots before it counts the entries: what a slot names is written.
+            # Not the number of entries: the writer sets slots first. Their entries are written.
             return int(slots[slot]), self.layout.entries
         data = self._handles.read(self._name, SLOT_SIZE, self.layout.slot_position(slot))
         return int.from_bytes(data, "big", signed=True), self.next_entry
@@ -252,8 +250,8 @@ class IndexFile:
     ) -> None:
         """Remove entries at or above `physical_offset`, and rebuild the slots.
 
-        Entries that descend, or are below `floor`, were left by a torn write and end the run as
-        well.
+        Entries that descend, or are below `floor`, are from a torn write; they are removed with all
+        that follow.
         """
         kept, last, seconds = 1, floor, 0
         for first, entries in self._entries():
@@ -267,7 +265,7 @@ class IndexFile:
             if bad.size:
                 break
         if kept > 1 and (kept < self.next_entry or last != self.end_offset):
-            # Seconds are rounded down: without the record, the latest time they can stand for.
+            # Without the record: the latest time that the whole seconds allow.
             ends_ms = store_time_ms(last)
             guess = min(self.end_ms, self.begin_ms + seconds * 1000 + 999)
             self.end_ms, self.end_offset = (guess if ends_ms is None else ends_ms), last
@@ -283,7 +281,7 @@ class IndexFile:
             yield first, np.frombuffer(data, dtype=ENTRY_DTYPE)
 
     def _rebuild_slots(self) -> None:
-        """The slots as inserting the entries one by one would have left them."""
+        """Compute the slots that inserting the entries one by one would give."""
         slots = np.zeros(self.layout.slots, dtype=np.int32)
         for first, entries in self._entries():
             # If a slot occurs more than once, the last assignment stays: the newest entry.

@@ -6,21 +6,21 @@ from dataclasses import dataclass, field
 
 from migration.formats import UNITS_PER_FILE, IndexLayout
 
-#: Directories of deleted topics on their way out. Not inside `consumequeue/`, where RocketMQ
-#: would take them for topics.
+#: Directories of deleted topics until their files are removed. Not inside `consumequeue/`, where
+#: RocketMQ would mistake them for topics.
 TRASH_DIRECTORY = "file_queue_trash"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileQueueOptions:
-    """Sizes of files are RocketMQ's; both programs must use the same."""
+    """Settings of a store in files. The sizes must be those that RocketMQ uses."""
 
     units_per_file: int = UNITS_PER_FILE
     index: IndexLayout = field(default_factory=IndexLayout)
     #: Physical offset from which on tags are indexed; None: none. See state.FileLayout.
     index_tags_from: int | None = None
-    #: Well below the usual limit of 1024 for a process, of which others need a part.
+    #: Well below the usual limit of 1024 for a process, which other parts share.
     max_open_files: int = 256
-    #: About 1 KB each; beyond it a queue is read from its files again when it is touched,
-    #: which takes some 0.1 ms.
+    #: About 1 KB each. Other queues are read from their files again at the next access, which takes
+    #: about 0.1 ms.
     max_cached_queues: int = 16_384

@@ -4,7 +4,7 @@ Invariants, while the queue is open for writing:
 - The unit of queue offset `n` is `n * 20` bytes into the queue, or missing.
 - A valid unit below `end` is never overwritten by another one.
 - Everything at or above `end` is zero on disk, except between `write` and `commit` or `undo`.
-- Blanks and zeros are not units. They are not counted or returned, and a unit may replace them.
+- Blanks and zeros are not units: they are not counted or returned, and a unit may replace them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from migration.files.handles import FileHandles
     from store.consume_queue import DispatchRequest
 
-    #: Returns the record at a physical offset of the log, if there is a whole one.
+    #: Returns the record at a physical offset of the log; None if there is no whole record.
     RecordAt = Callable[[int], DispatchRequest | None]
 
 _BLANKS_AT_ONCE = 65_536
@@ -54,8 +54,8 @@ class PendingUnits(NamedTuple):
 class FileQueue:
     """The units of one (topic, queue id).
 
-    Thread: one writer at a time, ensured by the owner; readers any time. Locks: `_lock` guards the
-    state that readers need; held for a few assignments, never across I/O.
+    Thread: one writer at a time, ensured by the owner; any for reads. Locks: `_lock` for the state
+    that readers need; held for a few assignments, never across I/O.
     """
 
     __slots__ = (
@@ -81,7 +81,7 @@ class FileQueue:
         # Guarded by _lock.
         self._end = 0
         self._physical_end = 0
-        self._first: int | None = None  # offset of the first valid unit, once it was looked for
+        self._first: int | None = None  # offset of the first valid unit; None: not determined yet
         self._min: tuple[int, int] | None = None  # (log start, min offset at that log start)
 
     @property
@@ -91,7 +91,7 @@ class FileQueue:
 
     @property
     def physical_end(self) -> int:
-        """End of the record of the last unit; 0 if there is none. Blanks do not count (H21)."""
+        """End of the last unit's record; 0 without units. Blanks do not count (H21)."""
         return self._physical_end
 
     @property
@@ -131,13 +131,11 @@ class FileQueue:
 
     def read(self, start: int, count: int) -> Iterator[tuple[int, UnitArray]]:
         """Yield units from offset `start` on, below the end, as (offset of the first, units).
-
-        Invalid units are included; a missing file is left out. Both are gaps.
-        """
+        Includes invalid units; leaves out missing files. Both are gaps."""
         return self._files.read(start, min(self._end, start + count))
 
     def unit(self, offset: int) -> Unit | None:
-        """The valid unit at this offset, if there is one."""
+        """The valid unit at this offset; None without one."""
         for _, units in self.read(offset, 1):
             return unpack_unit(units.tobytes())
         return None
@@ -155,7 +153,7 @@ class FileQueue:
             first = end if first is None else first
         found = self.first_where(first, end, lambda unit: unit[0] >= log_start)
         with self._lock:
-            if self._end >= end:  # not truncated meanwhile
+            if self._end >= end:  # otherwise truncated meanwhile
                 self._first, self._min = first, (log_start, found)
         return Bounds(found, end)
 
@@ -163,8 +161,8 @@ class FileQueue:
         """First valid unit in [start, end) for which `wanted` is true, or `end`. `wanted` must be
         monotonic along the queue.
 
-        Invalid units are skipped, so a gap cannot mislead the search, and an equal unit does not
-        end it (H13).
+        Skips invalid units, so gaps do not mislead the search. Finds the first of equal units
+        (H13).
         """
         low, high, best = start, end, end
         while low < high:
@@ -189,16 +187,15 @@ class FileQueue:
         log_start: int,
         record_at: RecordAt,
     ) -> PendingUnits | None:
-        """What has to be written to have these units; None if all exist.
+        """Those of these units that are missing, for `write`; None if all exist. Writes nothing.
 
-        `fields` is flat, three values for each unit. Writes nothing. If a different unit exists, it
-        stays if `record_at` shows that its record has the same place; otherwise raises
-        UnitConflictError. Gaps are filled; units below `log_start` whose file has expired are
-        skipped.
+        `fields` is flat, three values for each unit. If a different unit exists, it stays if
+        `record_at` shows that its record has the same place; otherwise raises UnitConflictError.
+        Gaps are included, but not units below `log_start` whose file has expired.
         """
         count = len(offsets)
         first, end = offsets[0], self._end
-        if self._physical_end == 0:  # no unit: the queue may begin anywhere
+        if self._physical_end == 0:  # no units: the queue may begin anywhere
             end = first
         if first == end and (count == 1 or list(offsets) == list(range(first, first + count))):
             if fields[0] < self._physical_end:
@@ -231,7 +228,7 @@ class FileQueue:
                 reason = f"the unit is {present}, the log says {unit}"
                 raise UnitConflictError(self.topic, self.queue_id, offset, reason)
             if offset < end:
-                # A hole, or a file that is missing: the log fills it, unless it was expired.
+                # A gap, or a missing file: write it, unless it has expired.
                 expired = physical_offset < log_start
                 if expired and self._files.start_of(offset) not in self._files.starts:
                     continue
@@ -249,7 +246,8 @@ class FileQueue:
     def differing(
         self, offsets: Sequence[int], fields: list[int], log_start: int
     ) -> PendingUnits | None:
-        """What has to be overwritten so that these units, below the end, exist; or None."""
+        """Those of these units, below the end, that differ from the files, for `write`; None if all
+        are equal."""
         known = self._known(min(offsets), max(offsets) + 1)
         runs: list[tuple[int, list[int]]] = []
         for index, offset in enumerate(offsets):
@@ -272,10 +270,8 @@ class FileQueue:
         return known
 
     def write(self, pending: PendingUnits) -> None:
-        """Write the units into the page cache; readers do not see them before `commit`.
-
-        Raises DiskFullError; the caller must then call `undo`.
-        """
+        """Write the units into the page cache. Readers do not see them before `commit`. Raises
+        DiskFullError; the caller must then call `undo`."""
         end, is_new = self._end, self._physical_end == 0
         for offset, fields in pending.runs:
             if is_new:
@@ -283,19 +279,19 @@ class FileQueue:
                 end, is_new = offset, False
             elif offset < self._files.first_offset():
                 self._fill_with_blanks(offset)
-            else:  # RocketMQ takes zeros for the end of a queue
+            else:  # blanks, because RocketMQ takes zeros for the queue's end
                 for begin in range(end, offset, _BLANKS_AT_ONCE):
                     self._files.write(begin, BLANK_UNIT * min(_BLANKS_AT_ONCE, offset - begin))
             self._files.write(offset, pack_units(fields))
             end = max(end, offset + len(fields) // 3)
 
     def _begin(self, offset: int) -> None:
-        """Create the files of an empty queue whose first unit has this offset, with blanks up to
+        """Create the files of an empty queue whose first unit has this offset, with blanks before
         it."""
         files = self._files
         start = files.start_of(offset)
         for other in [found for found in files.starts if found != start]:
-            # No unit is in them: a crash left them between making and filling.
+            # Without units: left by a crash before they were filled.
             files.remove(other)
         files.make(start)
         files.clear_rest(start, offset)
@@ -312,11 +308,11 @@ class FileQueue:
         filled = pending.runs[0][0] < self._end
         with self._lock:
             self._end, self._physical_end = pending.end, pending.physical_end
-            if filled:  # a hole was closed, perhaps the first of the queue
+            if filled:  # this may have been the first gap of the queue
                 self._first = self._min = None
 
     def undo(self, pending: PendingUnits) -> None:
-        """Clear what `write` left behind. Needs no space, since the blocks are allocated."""
+        """Clear what `write` wrote. Needs no space, because the blocks are allocated."""
         first = pending.runs[0][0]
         for offset, fields in pending.runs:
             begin = min(self._end if self._physical_end else first, offset)
@@ -325,13 +321,13 @@ class FileQueue:
     # --- cutting ---------------------------------------------------------------------------
 
     def cut(self, physical_offset: int) -> bool:
-        """Remove all units at or above `physical_offset`, and what follows them. Returns whether
+        """Remove all units at or above `physical_offset`, and all that follow them. Returns whether
         there were any.
 
-        Also drops what a torn write left: units with descending offsets. Old bytes are overwritten
-        with zeros, so that they cannot come back (H1). If no unit is left, the offset of the first
-        one remains the end, so offsets of expired units are not reused. Durable after the owner's
-        sync; an interrupted cut leaves fewer units, never a gap.
+        Also removes units with descending offsets, which a torn write leaves. Overwrites old bytes
+        with zeros, so that they cannot come back (H1). If no unit is left, the first one's offset
+        remains the end, so offsets of expired units are not reused. Durable after the owner's sync;
+        an interrupted cut leaves fewer units, never a gap.
         """
         changed, end, physical_end = False, 0, 0
         first = self._files.next_valid(0, self._end)
@@ -365,17 +361,15 @@ class FileQueue:
         elif wanted != start:
             files.make(wanted)
             files.remove(start)
-        if end * UNIT_SIZE > wanted:  # else the name of the file says it
+        if end * UNIT_SIZE > wanted:  # otherwise the file's name is enough
             self._fill_with_blanks(end - 1)
             files.write(end - 1, END_MARK)
         files.clear_rest(wanted, end)
         return True
 
     def drop_leading(self, log_start: int) -> int:
-        """Delete leading files whose units are all below `log_start`; never the last file.
-
-        Returns how many. A file without a valid unit stays.
-        """
+        """Delete leading files whose units are all below `log_start`. Returns how many. The last
+        file and files without a valid unit stay."""
         dropped = 0
         while len(self._files.starts) > 1:
             last = self._files.last_valid(self._files.starts[0])

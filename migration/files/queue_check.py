@@ -1,6 +1,6 @@
 """Checks the files of one consume queue: sizes, positions, and the order of units.
 
-Sums prove the records that units refer to, see file_check.py. Read-only, and streaming.
+Whether units match their records is proved by sums: see file_check.py. Read-only, in one pass.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     #: Queue, queue offsets, units.
     AreThere = Callable[[tuple[str, int], IntArray, UnitArray], None]
 
-#: If a derived file and a record that verifies do not agree, either may be wrong. RocketMQ's
-#: checksum only covers a record's body, unless enabledAppendPropCRC is set.
+#: If a unit and a valid record differ, either may be wrong: RocketMQ's checksum only covers a
+#: record's body, unless enabledAppendPropCRC is set.
 UNCOVERED = "; or that record is damaged: no checksum need cover its header and properties"
 
 #: Above every physical offset.
@@ -41,19 +41,19 @@ NOWHERE = 1 << 62
 
 
 class Log(Protocol):
-    """The log that files are compared with; it was walked."""
+    """The log that files are compared with, after a walk over it."""
 
     start_offset: int
     end_offset: int  # a unit that points beyond it is wrong
     walked_end: int  # a unit that points beyond it is compared with its record
-    cut_offset: int  # the next opening cuts what points beyond it, so it is not reported
+    cut_offset: int  # the next opening cuts units beyond it, so they are not reported
 
     def in_question(self, offsets: IntArray) -> BoolArray:
-        """Which physical offsets need a record that the walk reported."""
+        """Which of these physical offsets must be those of records that the walk reported."""
         ...
 
     def record_at(self, physical_offset: int) -> DispatchRequest | None:
-        """The request derived from the record there, if there is a whole one."""
+        """The request derived from the record there; None if there is no whole record."""
         ...
 
     def is_damaged(self, physical_offset: int) -> bool:
@@ -62,7 +62,7 @@ class Log(Protocol):
 
 
 class Tell(Protocol):
-    """A function that takes findings; see kvcq.inspect.Findings.add."""
+    """See kvcq.inspect.Findings.add."""
 
     def __call__(
         self,
@@ -86,8 +86,8 @@ class _File(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """Queue offsets [begin, end) without units but with later units: a fault if the log has a
-    record for one of them."""
+    """Queue offsets [begin, end) without units, followed by units. A fault if the log has a record
+    for one of them."""
 
     place: str
     position: int  # bytes into the file
@@ -96,7 +96,7 @@ class Hole(NamedTuple):
 
 
 class QueueCheck:
-    """One queue. After `run`, [begin, end) are its queue offsets in the log, except for its
+    """One queue. After `run`, [begin, end) are the queue offsets of its valid units, except for
     `holes`."""
 
     def __init__(
@@ -112,8 +112,8 @@ class QueueCheck:
         tell: Tell,
         sizes_are_due: bool = True,
     ) -> None:
-        """`are_there` gets the units to be summed. `sizes_are_due`: a file that is too short is a
-        fault; after a crash it is not."""
+        """`are_there` is called with the units to be summed. `sizes_are_due`: short files are
+        faults; after a crash they are not."""
         self._root = root
         self._directory = root / "consumequeue" / topic / str(queue_id)
         self._topic = topic
@@ -127,7 +127,7 @@ class QueueCheck:
         self.unit_count = 0
         self.begin: int | None = None
         self.end = 0  # queue offset after the last valid unit
-        #: Units were met that the walk of the log did not come to.
+        #: Whether there are units beyond the end of the walk.
         self.goes_beyond = False
         self._highest = -1  # physical offset
         # A hole if a unit follows: file, first offset, units.
@@ -249,16 +249,16 @@ class QueueCheck:
     def _order(
         self, units: UnitArray, at: IntArray, offsets: IntArray
     ) -> tuple[BoolArray, BoolArray, int]:
-        """Which of the units at these indexes are beyond the log, and which descend; and the
-        highest."""
+        """Which of the units at these indices are beyond the log, which descend, and the highest
+        physical offset."""
         past = offsets + units["record_size"][at] > self._log.end_offset
-        # A unit that points past the log says nothing about later ones.
+        # A unit beyond the log does not make later ones descend.
         credible = np.where(past, -1, offsets)
         peaks = np.maximum.accumulate(np.concatenate(([self._highest], credible)))
         return past, ~past & (offsets < peaks[:-1]), max(0, int(peaks[-1]))
 
     def _in_question(self, at: IntArray, offsets: IntArray) -> IntArray:
-        """Those of the indexes whose records the walk reported."""
+        """The indices whose records the walk must have reported."""
         wanted = self._log.in_question(offsets)
         if not wanted.all():
             self.goes_beyond |= bool((offsets >= self._log.walked_end).any())
@@ -266,8 +266,7 @@ class QueueCheck:
         return at
 
     def _holes(self, file: _File, first: int, units: UnitArray, valid: BoolArray) -> None:
-        """Find positions without a unit between units; impossible values are reported
-        separately."""
+        """Find holes between units. Impossible values are reported separately."""
         sizes = units["record_size"]
         zero = (sizes == 0) & (units["physical_offset"] == 0)
         blank = (sizes == BLANK_SIZE) | (sizes == END_MARK_SIZE)
@@ -301,7 +300,7 @@ class QueueCheck:
         self.holes.append(Hole(file.place, position, offset, offset + count))
 
     def _open_hole(self, file: _File, first: int, empty: IntArray) -> None:
-        """Remember positions that are a gap if a unit follows, otherwise the end of the queue."""
+        """Note positions that are a hole if a unit follows, and otherwise the end of the queue."""
         if not empty.size:
             return
         if self._hole is None:
@@ -312,11 +311,8 @@ class QueueCheck:
     # --- what the units point at -----------------------------------------------------------
 
     def ask(self, is_live: Callable[[str, int], bool] | None) -> None:
-        """Compare all units that the sums do not clear with their records; call after the files
-        were read.
-
-        Reports the first of each kind in a file, and counts the others.
-        """
+        """Compare the units whose sums differ with their records; call after `run`. Reports the
+        first fault of each kind in a file, and counts the others."""
         self._highest = -1
         for start, path in files_in(self._directory):
             if not path.is_file():
@@ -355,7 +351,7 @@ class QueueCheck:
         unit: tuple[int, int, int],
         is_live: Callable[[str, int], bool] | None,
     ) -> tuple[Kind, str, str] | None:
-        """What is wrong with the unit, as kind, expected and found."""
+        """The fault of the unit, as kind, expected and found; None if it has none."""
         place, size, tag_code = unit
         record = self._log.record_at(place)
         if record is None:

@@ -1,7 +1,7 @@
 """All file consume queues of a store: `consumequeue/<topic>/<queue id>/<20 digits>`.
 
-A queue only uses memory while it was used recently; its state is read from its files again on
-access. Directories that are not named like a queue are ignored.
+Only recently used queues are in memory; others are read from their files again on access.
+Directories that are not named like a queue are ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from migration.files.handles import FileHandles
 
-#: Longest name of a directory on the file systems we know (NAME_MAX).
+#: Longest name of a directory on usual file systems, bytes (NAME_MAX).
 _NAME_MAX = 255
 
 
@@ -38,10 +38,10 @@ def check_name(name: str) -> None:
 
 
 class FileQueueSet:
-    """Finds and opens queues. An unknown queue is None, and is not created on disk (H17).
+    """Finds and opens queues. Reads never create a queue on disk (H17).
 
-    Thread: any. There is never more than one object for a queue. Locks: `_lock` guards the tables;
-    held while a queue's directory is read.
+    Thread: any. There is at most one object for a queue. Locks: `_lock` for the tables; held while
+    a queue's directory is read.
     """
 
     def __init__(self, root: Path, file_bytes: int, handles: FileHandles, max_cached: int) -> None:
@@ -51,7 +51,7 @@ class FileQueueSet:
         self._handles = handles
         self._max_cached = max_cached
         self._lock = Lock()
-        # Guarded by _lock. The first keeps recently used queues, the second knows all in use.
+        # Guarded by _lock. The first keeps recently used queues, the second has all in use.
         self._recent: OrderedDict[tuple[str, int], FileQueue] = OrderedDict()
         self._alive: weakref.WeakValueDictionary[tuple[str, int], FileQueue] = (
             weakref.WeakValueDictionary()
@@ -62,14 +62,12 @@ class FileQueueSet:
         return len(self._recent)
 
     def get(self, topic: str, queue_id: int) -> FileQueue | None:
-        """The queue, if it has a directory. Raises QueueFileError if its files are invalid."""
+        """The queue; None without a directory. Raises QueueFileError if its files are invalid."""
         return self._find((topic, queue_id), create=False)
 
     def get_or_create(self, topic: str, queue_id: int) -> FileQueue:
-        """The queue; nothing is created on disk before the first write.
-
-        Raises QueueNameError, QueueFileError.
-        """
+        """The queue. Nothing is created on disk before the first write. Raises QueueNameError,
+        QueueFileError."""
         queue = self._find((topic, queue_id), create=True)
         assert queue is not None
         return queue
@@ -105,7 +103,7 @@ class FileQueueSet:
         return FileQueue(topic, queue_id, directory, self._file_bytes, self._handles).load()
 
     def repair(self, topic: str, queue_id: int) -> FileQueue:
-        """The queue, after the size of files that a crash left short is restored."""
+        """Restore the size of files that a crash left short. Returns the queue."""
         with self._lock:
             directory = f"{self.root}/{topic}/{queue_id}"
             queue = FileQueue(topic, queue_id, directory, self._file_bytes, self._handles)
@@ -114,8 +112,7 @@ class FileQueueSet:
             return queue
 
     def count_files(self, topic: str, queue_id: int) -> int:
-        """Number of the queue's files, by their names only; cheap for queues that are not in
-        use."""
+        """Number of the queue's files. Reads only names, so it is cheap for unused queues."""
         return sum(1 for _ in files_in(Path(self.root, topic, str(queue_id))))
 
     def remove_files(self, topic: str, queue_id: int) -> None:
@@ -150,7 +147,7 @@ class FileQueueSet:
         """Move the topic's directory away with one rename. Returns whether there was one."""
         with self._lock:
             for key in [key for key in self._alive if key[0] == topic]:
-                # Running readers find its files gone.
+                # Readers that still use the queue find no files.
                 self._alive.pop(key, None)
                 self._recent.pop(key, None)
             source = self.root / topic

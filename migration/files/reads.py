@@ -33,7 +33,7 @@ class FileQueueReads:
         self._index = index
         self._store_time_ms = store_time_ms
         self._record_at = record_at
-        # Replaced as a whole by the writing half, never changed in place.
+        # Replaced as a whole by the writer, never changed in place.
         self._dead: dict[str, int] = {}  # deleted topic to the offset below which it is dead
         self._closed = False
 
@@ -52,7 +52,7 @@ class FileQueueReads:
         return found
 
     def bounds(self, topic: str, queue_id: int, log_start: int) -> Bounds:
-        """See ConsumeQueueStore. Min is searched in the units, so no blank is ever visible."""
+        """See ConsumeQueueStore. Finds min in the units, so that blanks are never visible."""
         queue = self._get(topic, queue_id)
         return Bounds(0, 0) if queue is None else queue.bounds(log_start)
 
@@ -141,7 +141,7 @@ class FileQueueReads:
         return hits
 
     def marks_below(self, key: str, limit: int) -> None:
-        """See ConsumeQueueStore. Not supported, since keys are hashed and have no order."""
+        """See ConsumeQueueStore. Not supported: hashed keys have no order."""
 
     def queue_ids(self, topic: str) -> list[int]:
         self._check_open()

@@ -1,7 +1,7 @@
 """Reads single records of a log by physical offset from the segment files.
 
-The file queues need this while they are opened (their index is cut by store times) and for reads
-(their units have no store time). Uses pread, so a cold page does not block other threads; needs no
+File queues need this for reads, because their units have no store time, and at opening, because the
+index is cut by store times. Uses pread, so a cold page does not block other threads, and needs no
 open log. Every record is verified: it must contain its own position.
 """
 
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from store.consume_queue import DispatchRequest
 
 _OPEN_SEGMENTS = 32
-#: Read at once for tags: some hundred records.
+#: Bytes of one read for tags: some hundred records.
 _SPAN_BYTES = 1 << 18
 _TAG_NAME = f"{TAGS}{NAME_END}".encode()
 _ITEM_END = ITEM_END.encode()
-#: Up to the store time, wherever it stands.
+#: Bytes up to the store time, with hosts of any size.
 _HEAD_BYTES = HOSTS_AT + HOST_V6_BYTES + STORE_TIME_BYTES
 _HEAD = picking("record_size", "magic", "physical_offset")
 
@@ -76,7 +76,7 @@ class RecordLookup:
         return store_time_of(head, 0)
 
     def record(self, physical_offset: int) -> bytes | None:
-        """The record there; None if there is no whole one."""
+        """The record there; None if there is no whole record."""
         head = self._read(physical_offset, 8)
         size = int.from_bytes(head[:4], "big", signed=True)
         if len(head) < 8 or not MIN_RECORD_BYTES <= size <= self._segment_bytes:
@@ -86,7 +86,7 @@ class RecordLookup:
         return data if found is Found.RECORD else None
 
     def request(self, physical_offset: int) -> DispatchRequest | None:
-        """The request derived from the record there; None if there is no whole one."""
+        """The request derived from the record there; None if there is no whole record."""
         data = self.record(physical_offset)
         if data is None:
             return None
@@ -96,10 +96,10 @@ class RecordLookup:
             return None
 
     def tags(self, requests: Sequence[DispatchRequest]) -> list[str]:
-        """The tag of each of these records, which have tag codes; in log order.
+        """The tag of each of these records, which have tag codes, in log order.
 
-        Empty if there is none to index: in a rollback of a transaction, in a delayed message
-        without a tag, and for records that left the log.
+        "" if there is no tag to index: for a rollback of a transaction, a delayed message without a
+        tag, and a record that left the log.
         """
         found = []
         data, base, behind = b"", 0, 0
@@ -111,11 +111,12 @@ class RecordLookup:
             try:
                 found.append(_tag(data, offset - base, size, topic))
             except (CorruptRecordError, IndexError):
-                found.append("")  # not there
+                found.append("")  # left the log
         return found
 
     def _read_span(self, requests: Sequence[DispatchRequest], number: int) -> bytes:
-        """Records from that request's on, as many as one read covers, in one segment."""
+        """Read the bytes of records from requests[number] on: as many as fit one read, in one
+        segment."""
         offset, size = requests[number][3:5]
         end = offset + size
         for later in requests[number + 1 :]:
@@ -127,7 +128,7 @@ class RecordLookup:
         return data if len(data) >= size else b""
 
     def forget_below(self, log_start: int) -> None:
-        """Close segments that were dropped, since an open file would keep its space."""
+        """Close segments that were dropped, because open files keep their space on the disk."""
         with self._lock:
             for start in [each for each in self._files if each + self._segment_bytes <= log_start]:
                 os.close(self._files.pop(start))
@@ -160,10 +161,10 @@ class RecordLookup:
 
 
 def _tag(data: bytes, at: int, size: int, topic: str) -> str:
-    """The tag of the record there, which has a tag code. Raises CorruptRecordError.
+    """The tag of the record at this position, which has a tag code. Raises CorruptRecordError.
 
-    Properties end the record, so the last match is the tag, unless it is in a body or a value; the
-    bytes before it distinguish these.
+    Properties end the record, so the last match is the tag, unless it is in a body or a value,
+    which the bytes before it show.
     """
     if data[at + SYS_FLAG_BYTE_AT] & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
         return ""
@@ -171,7 +172,7 @@ def _tag(data: bytes, at: int, size: int, topic: str) -> str:
     found = data.rfind(_TAG_NAME, at, end)
     if found < 0:
         return ""
-    # The tag code of a delayed message is its due time: it need not have a tag.
+    # A delayed message may have no tag: its tag code is the due time.
     if topic == SCHEDULE_TOPIC or not data.startswith(_ITEM_END, found - 1):
         begin = at + locate(data, at).properties_at
         if found != begin:

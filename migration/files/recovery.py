@@ -1,7 +1,7 @@
-"""Opens files after a crash: what exists, and the cut back to where the log continues.
+"""Opens the files. After a crash, cuts them back to what was durable.
 
-Writes nothing if the store was closed cleanly. Cutting is repeatable, so a crash during it needs no
-special handling.
+Writes nothing if the store was closed cleanly. A cut that a crash interrupts is repeated at the
+next opening.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Found(NamedTuple):
 
     dispatched_offset: int  # dispatching continues from here
     durable_offset: int  # data derived from records below it survives a crash
-    index_is_stale: bool  # it is to be cleared before anything is put into it
-    clean: bool = True  # so the checkpoint on disk says
+    index_is_stale: bool  # it must be cleared before the first write
+    clean: bool = True  # as in the checkpoint on disk
     dead_topics: tuple[DeadTopic, ...] = ()
 
 
@@ -45,10 +45,8 @@ def open_files(
     handles: FileHandles,
     progress: Progress,
 ) -> Found:
-    """Files without a checkpoint are compared with the log by dispatching all of it again.
-
-    Raises StoreFormatError for a damaged checkpoint.
-    """
+    """Open the files. Without a checkpoint, they are compared with the log by dispatching all of it
+    again. Raises StoreFormatError for a damaged checkpoint."""
     checkpoint = read_checkpoint(root)
     shutil.rmtree(root / TRASH_DIRECTORY, ignore_errors=True)
     if checkpoint is None:
@@ -62,7 +60,7 @@ def open_files(
         handles.sync(*handles.take_dirty())
     gone = checkpoint.indexed and not index.file_count
     if stale or gone or not queues.root.is_dir():
-        # Damaged, or derived files were removed: everything is derived again.
+        # The index is damaged, or files are missing: rebuild everything.
         at = 0
     return Found(
         at,
@@ -74,21 +72,21 @@ def open_files(
 
 
 def _adopt(queues: FileQueueSet, index: IndexFileSet, progress: Progress) -> Found:
-    """For files that RocketMQ wrote. Existing units stay; the index is rebuilt from the log."""
-    _load_index(index, None)  # so that it can be cleared
+    """Open files that RocketMQ wrote. Existing units stay; the index is rebuilt from the log."""
+    _load_index(index, None)  # loaded so that it can be cleared
     durable = 0
     names = list(queues.names())
     for done, name in enumerate(names):
         progress("reading queues", done / len(names))
-        with contextlib.suppress(QueueFileError):  # reported when the queue is touched
+        with contextlib.suppress(QueueFileError):  # raised again when the queue is used
             queue = queues.get(*name)
             durable = max(durable, queue.physical_end if queue else 0)
     return Found(0, durable, index_is_stale=True)
 
 
 def _load_index(index: IndexFileSet, cut_at: int | None) -> bool:
-    """Whether the index is valid. `cut_at`: after a crash, the offset above which it is not
-    durable."""
+    """Load the index. Returns whether it is valid. `cut_at`: after a crash, the physical offset
+    above which it is not durable."""
     try:
         if cut_at is None:
             index.load()
@@ -114,7 +112,7 @@ def cut_queues(
         try:
             queue = queues.repair(*name) if repair else queues.get(*name)
         except QueueFileError as error:
-            # Not for a cut to mend; it is reported again whenever the queue is touched.
+            # A cut does not repair this. The error is raised again at every access to the queue.
             logger.error("left alone: %s", error)
             continue
         if queue is not None:

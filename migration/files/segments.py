@@ -1,6 +1,6 @@
-"""The files of one consume queue as one run of bytes; queue.py interprets the bytes.
+"""The files of one consume queue, as one sequence of bytes that queue.py interprets.
 
-Durable: writes, including file names, after the owner of the handles synced them.
+Writes and file names are durable after the owner of the handles synced them.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from migration.files.handles import FileHandles
 
-_CHUNK_UNITS = 4096  # read at once where a scan may end early: 80 KiB
-_SCAN_UNITS = 65_536  # read at once where all of it is needed: 1.25 MiB
+_CHUNK_UNITS = 4096  # one read of a scan that may end early: 80 KiB
+_SCAN_UNITS = 65_536  # one read of a complete scan: 1.25 MiB
 
 
 class BadFileError(Exception):
-    """An invalid file of the queue; the queue converts it to its own error."""
+    """A file of the queue is invalid. FileQueue converts it to its own error."""
 
     def __init__(self, path: str, start: int, position: int, reason: str) -> None:
         super().__init__(reason)
@@ -55,7 +55,7 @@ class QueueFiles:
         self.directory = directory
         self.file_bytes = file_bytes
         self._handles = handles
-        # Changed by the writer only. Bytes, rising.
+        # Changed by the writer only. Starts of files in bytes, ascending.
         self.starts: list[int] = []
 
     def path(self, start: int) -> str:
@@ -66,7 +66,7 @@ class QueueFiles:
         return offset * UNIT_SIZE // self.file_bytes * self.file_bytes
 
     def first_offset(self) -> int:
-        """Queue offset at which the first file begins; 0 if there is none."""
+        """Queue offset at which the first file begins; 0 without files."""
         for start in self.starts[:1]:
             return start // UNIT_SIZE
         return 0
@@ -96,10 +96,8 @@ class QueueFiles:
     # --- reading ---------------------------------------------------------------------------
 
     def read(self, start: int, end: int) -> Iterator[tuple[int, UnitArray]]:
-        """Yield units of the queue offsets in [start, end), as (offset of the first, units).
-
-        One array for each file. A missing file is left out.
-        """
+        """Yield the units of [start, end) as (offset of the first, units), an array for each file.
+        Missing files are left out."""
         start = max(start, self.first_offset())
         per_file = self.file_bytes // UNIT_SIZE
         while start < end:
@@ -111,7 +109,7 @@ class QueueFiles:
                     (stop - start) * UNIT_SIZE,
                     start * UNIT_SIZE - file_start,
                 )
-            except FileNotFoundError:  # expired or deleted meanwhile, or lost
+            except FileNotFoundError:  # expired, deleted or lost
                 data = b""
             if len(data) >= UNIT_SIZE:
                 yield start, unpack_units(data)
@@ -120,7 +118,7 @@ class QueueFiles:
     def next_valid(self, start: int, end: int) -> int | None:
         """Offset of the first valid unit in [start, end)."""
         start = max(start, self.first_offset())
-        step = 1  # nearly always the very first one is valid
+        step = 1  # nearly always the first unit is valid
         while start < end:
             stop = min(end, start + step)
             for offset, units in self.read(start, stop):
@@ -145,10 +143,8 @@ class QueueFiles:
         return None
 
     def end_without_units(self) -> int:
-        """The queue's end if no file has a valid unit: after the blanks, or at an end mark.
-
-        A first file of zeros means that the queue ends where the file begins.
-        """
+        """The queue's end if no file has a valid unit: after the blanks, or at an end mark, or at
+        the start of the first file if that only has zeros."""
         for start in self.starts[:1]:
             path = self.path(start)
             for first, last in reversed(self._handles.data_ranges(path, 0, self.file_bytes)):
@@ -161,11 +157,8 @@ class QueueFiles:
         return 0
 
     def last_below(self, start: int, physical_offset: int) -> PlacedUnit | None:
-        """The last unit of a file before the first one at or above `physical_offset`.
-
-        A unit that is not above all earlier ones, including the previous file's, ends the run as
-        well: it was left by a torn write.
-        """
+        """The last unit of a file before the first one at or above `physical_offset`. A unit that
+        is not above all earlier ones counts like that, too: a torn write left it."""
         path = self.path(start)
         floor = -1
         before_it = self.starts.index(start) - 1
@@ -182,8 +175,8 @@ class QueueFiles:
                 offsets = units["physical_offset"][at].astype(np.int64)
                 highest = floor if found is None else found.physical_offset
                 before = np.maximum.accumulate(np.concatenate(([highest], offsets)))[:-1]
-                # The log's first record is the first of each of its queues, so a zero further
-                # on is half a unit.
+                # Physical offset 0 can only be in the first unit of a queue. Later it is a unit of
+                # which only half was written.
                 half = (offsets == 0) & (at + (start + chunk) // UNIT_SIZE > 0)
                 bad = np.flatnonzero((offsets >= physical_offset) | (offsets <= before) | half)
                 good = int(bad[0]) if bad.size else len(at)

@@ -1,13 +1,13 @@
 """A ConsumeQueueStore in RocketMQ's files: `consumequeue/` for the queues, `index/` for the keys.
 
-Everything here is derived from the log. Each step leaves files from which the rest can be derived
-again, starting at the durable checkpoint:
+Everything here is derived from the log. After every step the files can be completed from the log,
+starting at the durable checkpoint:
 
-- Dispatch writes units and index entries; `flush` makes them durable, and advances the checkpoint
+- Dispatch writes units and index entries. `flush` makes them durable, and advances the checkpoint
 after its fsyncs, never before.
-- Before the first write after an opening the checkpoint is marked as not clean. Opening a store
-that is not clean first cuts all queues and the index back to what is durable.
-- Cutting and deleting are repeatable, so a crash during either needs no special handling.
+- Before the first write after an opening, the checkpoint is marked as not clean. Opening a store
+that is not clean cuts all queues and the index back to what is durable.
+- Cuts and deletions that a crash interrupts are repeated at the next opening.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ logger = logging.getLogger(__name__)
 class FileQueueStore(FileQueueReads):
     """ConsumeQueueStore over files, byte for byte as RocketMQ 5 writes them.
 
-    Thread: any. Writers one at a time, under `_writing`; reads take no lock of the store. Locks:
-    `_flushing` before `_writing`. `_writing` is not held across an fsync of units. Failure: a
-    failed fsync is final; reads continue.
+    Thread: any; one writer at a time, under `_writing`; reads take no lock of the store. Locks:
+    `_flushing` before `_writing`. `_writing` is not held during an fsync of units. After a failed
+    fsync all writes fail; reads continue.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class FileQueueStore(FileQueueReads):
         self._flushing = Lock()
         self._writing = Lock()
         found = open_files(root, queues, index, handles, progress)
-        # Guarded by _writing; single values are read freely.
+        # Guarded by _writing; single values may be read without it.
         self._dispatched = found.dispatched_offset
         self._flushed = found.dispatched_offset  # where dispatching continues after a crash
         # Data derived from records below it survives a power loss.
         self._durable = found.durable_offset
-        self._clean = found.clean  # so the checkpoint on disk says
+        self._clean = found.clean  # as in the checkpoint on disk
         self._dead = dict(found.dead_topics)
         self._index_is_stale = found.index_is_stale
         self._log_start = 0
@@ -111,7 +111,7 @@ class FileQueueStore(FileQueueReads):
 
     @property
     def gathers(self) -> bool:
-        return True  # one write for each queue, however many messages there are for it
+        return True  # one write for each queue, for any number of messages
 
     def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
         """See Dispatcher. Visible to readers on return; durable after `flush`.
@@ -136,7 +136,7 @@ class FileQueueStore(FileQueueReads):
             self._dispatched = max(self._dispatched, end_offset)
 
     def _write(self, pending: list[tuple[FileQueue, PendingUnits]], groups: DispatchGroups) -> None:
-        """Readers see all of it, or nothing."""
+        """Write units and index entries. Readers see all of them or none."""
         try:
             for queue, units in pending:
                 queue.write(units)
@@ -150,8 +150,7 @@ class FileQueueStore(FileQueueReads):
                 for queue, units in pending:
                     queue.undo(units)
             except (OSError, StoreBusyError):
-                # Units that do not belong to a dispatch may be left; the next opening cuts them
-                # off.
+                # Units of an incomplete dispatch may be left; the next opening cuts them.
                 self._failure = error
             raise
         for queue, units in pending:
@@ -190,8 +189,8 @@ class FileQueueStore(FileQueueReads):
                     queue.commit(units)
 
     def restore_last_units(self, units: Sequence[LastUnit]) -> None:
-        """See ConsumeQueueStore. Writes a unit that no reader sees, because it refers to below the
-        start of the log; so do those before it, so blanks may be between them."""
+        """See ConsumeQueueStore. The written units refer to records below the log's start, so no
+        reader sees them, and blanks may be before them."""
         for topic, queue_id, queue_offset, physical_offset in units:
             if self.next_offsets([(topic, queue_id)])[0] > queue_offset:
                 continue
@@ -222,7 +221,7 @@ class FileQueueStore(FileQueueReads):
             if self._queues.move_topic_away(topic, trash / str(physical_offset)):
                 fsync_directory(self._root / QUEUE_DIRECTORY)
                 fsync_directory(trash)
-            # The index cannot delete single keys, so the checkpoint remembers deleted topics.
+            # The index cannot delete single keys, so the checkpoint records deleted topics.
             self._dead = {**self._dead, topic: physical_offset}
             self._save(clean=self._clean)
         shutil.rmtree(trash, ignore_errors=True)
@@ -231,8 +230,8 @@ class FileQueueStore(FileQueueReads):
         """See ConsumeQueueStore. Durable on return."""
         with self._flushing, self._writing:
             self._check_writable()
-            # If a power loss took the record that deleted a topic, the topic exists again, and its
-            # queues are gone: they are rebuilt from the log.
+            # If a power loss removed the record of a deletion, the topic exists again. Its queues
+            # are gone, and are rebuilt from the log.
             dead = {name: at for name, at in self._dead.items() if at < log_end}
             is_undone = dead != self._dead
             if log_end >= max(self._dispatched, self._durable) and not is_undone:
@@ -241,7 +240,7 @@ class FileQueueStore(FileQueueReads):
             self._dispatched = 0 if is_undone else min(self._dispatched, log_end)
             self._flushed = min(self._flushed, self._dispatched)
             self._durable = min(self._durable, log_end)
-            # First: whatever a crash leaves of the cut, the next opening finishes it.
+            # First, so that the next opening repeats a cut that a crash interrupts.
             self._save(clean=False)
             cut_queues(self._queues, log_end)
             self._index.cut(log_end)
@@ -276,15 +275,15 @@ class FileQueueStore(FileQueueReads):
             self._sync_all()
 
     def keep_from(self, store_time_ms: int) -> None:
-        """Does nothing: files expire by the log's start, not by time."""
+        """Does nothing: files expire with the log, not by time."""
 
     def expire(self, log_start: int, store_time_ms: int) -> None:
         """See ConsumeQueueStore: deletes whole files, never the last one of a queue.
 
-        An unreadable file stays. Repeatable; files that a crash brings back do no harm.
+        Unreadable files stay. Repeatable; files that a crash brings back are harmless.
         """
         if self._flushed < min(log_start, self._dispatched):
-            # The log can no longer give back dropped records, and offsets must continue after a
+            # Dropped records cannot be dispatched again, and queue offsets must continue after a
             # crash.
             self.flush()
         self._log_start = max(self._log_start, log_start)
@@ -370,7 +369,7 @@ class FileQueueStore(FileQueueReads):
         }
 
     def close(self) -> None:
-        """See ConsumeQueueStore. What cannot be flushed is derived again later."""
+        """See ConsumeQueueStore. Data that cannot be flushed is dispatched again later."""
         with self._flushing, self._writing:
             if self._closed:
                 return

@@ -1,7 +1,4 @@
-"""Fills a side from the log: batch by batch, or with sorted files from another process.
-
-Uses sides and state, and the process from columnar that writes sorted files.
-"""
+"""Fills a side from the log: batch by batch, or with sorted files from another process."""
 
 from migration.fill.bulk import end_before, remove_leftovers
 from migration.fill.catch_up import Filler

@@ -1,7 +1,7 @@
 """Fills RocksDB with sorted files that another process writes: see columnar/bulk_worker.py.
 
-For long histories. The process writes the next piece while the last one is ingested, which takes
-milliseconds. The ordinary backfill does the rest, and everything if no process is available.
+For long histories. The process writes the next piece while the previous one is ingested, which
+takes milliseconds. The ordinary backfill does the rest, or everything if the process cannot run.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ logger = logging.getLogger(__name__)
 LEAST_BYTES = 16 << 20
 #: Log bytes of a piece. The memory of the process is about twice as much.
 _PIECE_BYTES = 96 << 20
-#: Number of overlapping files in RocksDB above which the backfill waits for compaction. Live writes
-#: are rejected from FamilyProfile.l0_slow on, and they begin when the side is joined.
+#: Number of L0 files in RocksDB above which the backfill waits for compaction. From
+#: FamilyProfile.l0_slow on live writes would be rejected, which begin when the side is joined.
 _L0_FILES = 12
-#: If producers are nearly as fast as the process, the rest hardly shrinks any more. After this many
+#: If producers are nearly as fast as the process, the remainder hardly shrinks. After this many
 #: short pieces it is dispatched while producers wait.
 _SHORT_PIECES = 8
-#: The rest must shrink to this share of its size, within this many seconds.
+#: The remainder must shrink to this share of its size within this many seconds.
 _SHRINKS = 0.9
 _TREND_S = 3.0
 _BRAKE_STEP = 0.2
@@ -57,7 +57,7 @@ WORKER = f"{__name__.removesuffix('.fill.bulk')}.columnar.bulk_worker"
 
 
 class Trend:
-    """Slows producers down, step by step, while the remaining work does not shrink."""
+    """Slows producers down step by step while the remainder does not shrink."""
 
     def __init__(self, double: DoubleQueueStore) -> None:
         self._double = double
@@ -86,16 +86,14 @@ class BulkBackfill:
         self._end = end
         self._job = job
         self._trend = Trend(double)
-        self._short = 0  # pieces that were begun when little was left
+        self._short = 0  # pieces requested when little was left
         # Absolute: the process has another working directory.
         self._root = store.config.root.absolute()
         self._output = self._root / _OUTPUT
 
     def run(self, side: Side) -> None:
-        """Fill the side with nearly all of the log, if a process is available.
-
-        Raises JobCancelledError, and what ingesting files raises.
-        """
+        """Fill the side with nearly all of the log, if the process can run. Raises
+        JobCancelledError, and what ingesting files raises."""
         if side.name is not SideName.ROCKSDB or self._left(side) < LEAST_BYTES:
             return
         shutil.rmtree(self._output, ignore_errors=True)
@@ -116,10 +114,9 @@ class BulkBackfill:
         return left >= LEAST_BYTES and self._short < _SHORT_PIECES
 
     def _run_process(self, side: Side) -> bool:
-        """Process pieces up to where the log was dispatched when the process was started with the
-        topics of that time; a later topic would be missing. Returns whether there is more, for
-        another run."""
-        known_end = self._end()  # first: the plan has all topics made before
+        """Ingest pieces of the log that was dispatched when the process started. It only knows the
+        topics of that time. Returns whether another run is needed for the rest."""
+        known_end = self._end()  # before the plan, so that the plan has all topics below
         endings = self._store.applier.endings()
         start = max(side.store.dispatched_offset, self._store.log.start_offset)
         plan = self._plan(start, liveness_of(self._store.tables, endings))
@@ -129,8 +126,8 @@ class BulkBackfill:
             pickle.dump(plan, feed)
             waiting = taken = 0
             while self._goes_on(left := self._left(side, known_end)) or waiting:
-                # Two pieces at a time: one is created while the other is ingested. Not if little is
-                # left, since a piece ends where the log ended when it was requested.
+                # Two pieces at a time: one is written while the other is ingested. Not if little is
+                # left, because a piece ends where the log ended when it was requested.
                 self._short += left < _PIECE_BYTES
                 self._trend.look(self._left(side))
                 while waiting < (2 if left >= _PIECE_BYTES else 1) and left >= LEAST_BYTES:
@@ -141,7 +138,7 @@ class BulkBackfill:
                 if answer is None:
                     return False
                 waiting -= 1
-                # Also without a row, as of a topic that was deleted: it went forward.
+                # Compare ends, because a piece may have no rows, such as one of a deleted topic.
                 if answer["end"] > side.store.dispatched_offset:
                     taken += 1
                     self._take_in(side, answer, endings)
@@ -175,13 +172,13 @@ class BulkBackfill:
         """The next answer; None if the process ended instead. Raises JobCancelledError."""
         stdout = cast("IO[bytes]", process.stdout)
         line = b""
-        # Never select(): it knows no descriptor above 1,023, and a service has more.
+        # Not select(), which supports no descriptor above 1,023.
         with selectors.DefaultSelector() as ready:
             ready.register(stdout, selectors.EVENT_READ)
             while not line.endswith(b"\n"):
                 while not ready.select(_POLL_S):
                     self._job.check()
-                # Without the buffer, since the selector would not see bytes held in it.
+                # Without the buffer, because the selector does not see bytes in it.
                 piece = os.read(stdout.fileno(), 1)
                 if not piece:
                     break
@@ -208,8 +205,8 @@ class BulkBackfill:
 
 
 def end_before(store: SideStore, end: int, endings: Mapping[str, int]) -> None:
-    """Delete what the side has of names that ended below `end`, before it ingests files of the log
-    up to there. Raises StoreBusyError; repeatable."""
+    """Delete rows of names that ended below `end`. Must be called before files of the log up to
+    `end` are ingested. Repeatable. Raises StoreBusyError."""
     begin = store.dispatched_offset
     for name, at in endings.items():
         if begin <= at < end:
@@ -217,7 +214,7 @@ def end_before(store: SideStore, end: int, endings: Mapping[str, int]) -> None:
 
 
 def remove_leftovers(root: Path) -> None:
-    """Remove what a crash left of a run. Repeatable. Raises StoreError if it cannot be removed."""
+    """Remove files that a crash left. Repeatable. Raises StoreError if they cannot be removed."""
     try:
         shutil.rmtree(root / _OUTPUT)
     except FileNotFoundError:

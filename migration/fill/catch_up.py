@@ -1,8 +1,8 @@
-"""Brings a side from its own watermark to the live dispatch, and joins it there.
+"""Brings a side from its own watermark to live dispatch, and joins it there.
 
-The side is dispatched the log again, in batches, with the same rows as live dispatch. The last
-piece is done while dispatch waits, and then dispatch feeds the side: without a gap or a repeat. A
-crash at any point leaves a watermark from which the next backfill continues.
+The log is dispatched to the side again, in batches, with the same rows as live dispatch. Live
+dispatch waits for the last batch, and then includes the side, without gap or repeat. After a crash
+at any point the next backfill continues from the side's watermark.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from store.consume_queue import DispatchRequest
     from store.message_store import MessageStore
 
-#: Records read, and rows written, at a time: what producers may have to wait for is one of these.
+#: Records of one batch. Producers may have to wait for one.
 BATCH = 2048
-#: A remainder of the log of this size is dispatched while producers wait, for some tenths of a
-#: second. If it were smaller, a backfill could never catch up with producers that do not pause.
+#: A remainder of the log of this size is dispatched while producers wait, which takes some tenths
+#: of a second. If it were smaller, a backfill could not catch up with producers that never pause.
 _REST_BYTES = 16 << 20
 #: Maximum remainder that producers wait for, if the backfill hardly gains on them.
 _REST_MOST_BYTES = 64 << 20
 _BUSY_WAIT_S = 0.02
-#: Rows of a side are flushed after this many bytes of log; a crash makes it read them again.
+#: Rows of a side are flushed after this many bytes of log, so a crash costs at most that much work.
 _FLUSH_BYTES = 256 << 20
 
 
@@ -82,7 +82,7 @@ class Filler:
         return min(dispatched, flushed)
 
     def _catch_up_once(self, side: Side, pace: Pace) -> None:
-        """Process one batch, if there is one."""
+        """Dispatch the next batch to the side, up to the durable end."""
         end = self._end()
         with side.filling:
             at = side.store.dispatched_offset
@@ -97,7 +97,7 @@ class Filler:
         pace.after_batch(self._job, end - at)
 
     def _try_join(self, side: Side, rest: int) -> bool:
-        """Join, if at most `rest` bytes are left. Returns whether it joined."""
+        """Join the side if at most `rest` bytes are left. Returns whether it joined."""
         if self._double.dispatched_offset - side.store.dispatched_offset > rest:
             return False
 
@@ -116,7 +116,7 @@ class Filler:
         return True
 
     def _put(self, side: Side, requests: Sequence[DispatchRequest], end: int) -> None:
-        """Dispatch to the side; names deleted meanwhile are deleted there at their place in the
+        """Dispatch to the side. Deletes names there at the position of their deletion in the
         log."""
         applier = self._store.applier.into(side.store)
         for piece, piece_end in applier.pieces(requests, end):

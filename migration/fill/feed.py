@@ -1,4 +1,4 @@
-"""Reads the log of an open store again, for fillers of a side and the verifier."""
+"""Reads the log of an open store again, to fill or verify a side."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class LogFeed:
     """
 
     def __init__(self, store: MessageStore, admission: Admission | None = None) -> None:
-        """`admission`: which records are live; by default the store's. A caller that follows
-        deletions of light queues in the log passes its own."""
+        """`admission`: which records are live; by default the store's. Callers that handle
+        deletions of light queues themselves pass their own."""
         self._store = store
         self._admission = admission or store.admission
         self._log = store.log
@@ -37,11 +37,11 @@ class LogFeed:
         return self._log.appended_offset
 
     def read(self, at: int, end: int, count: int) -> tuple[list[DispatchRequest], int]:
-        """Requests of the next records in at..end, at most `count`, of existing topics; and the
-        position to continue at.
+        """Requests of the next live records in at..end, at most `count`, and the position to
+        continue at, which is above `at` unless `at` is `end`.
 
-        That is always beyond `at`, unless `at` is `end`. Parts dropped below the log's start are
-        skipped. Raises CorruptRecordError for a damaged record, unless the store leaves those out.
+        Skips parts that were dropped from the log. Raises CorruptRecordError for a damaged record,
+        unless the store leaves those out.
         """
         for step in walk(self._log.segments, at, end=end, parser=self._parser, count=count):
             at = step.next_offset

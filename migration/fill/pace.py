@@ -1,7 +1,7 @@
-"""The pace at which a job reads the log again beside producers.
+"""Limits the processor time of a job that reads the log again while producers run.
 
-While messages arrive, it only takes a share of the processor's time, so that producers keep the
-rest. If it does not catch up with that, the share grows, so that it ends eventually.
+While messages arrive, the job only uses a share of a processor. If it does not catch up with that,
+the share grows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from migration.fill.feed import LogFeed
     from migration.jobs import Job
 
-#: Share of one processor while messages arrive: producers keep 0.8 of theirs.
+#: Share of one processor while messages arrive; producers keep 0.8 of their speed.
 _SHARE = 0.2
 _SHARE_MOST = 0.6
 _TREND_S = 5.0
@@ -36,7 +36,7 @@ def retry_while_side_busy(job: Job, action: Callable[[], object]) -> None:
 
 
 class Pace:
-    """Keeps the work to its share of a processor while the log grows."""
+    """Limits work to its share of a processor while the log grows."""
 
     def __init__(self, feed: LogFeed) -> None:
         self._feed = feed
@@ -47,10 +47,8 @@ class Pace:
         self._lag: int | None = None
 
     def after_batch(self, job: Job, lag: int) -> None:
-        """Rest as long as the share requires. `lag`: remaining bytes. Raises JobCancelledError.
-
-        Only this thread's processor time counts, since waiting costs others nothing.
-        """
+        """Sleep as long as the share requires. `lag`: remaining bytes. Only processor time of this
+        thread counts, not its waiting. Raises JobCancelledError."""
         worked_s = time.thread_time()
         used_s, self._worked_s = worked_s - self._worked_s, worked_s
         appended = self._feed.appended_offset

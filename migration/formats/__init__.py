@@ -1,8 +1,4 @@
-"""Byte layouts and file names: RocketMQ's units and index files, and our JSON files with a
-checksum.
-
-Uses nothing of the migration.
-"""
+"""Byte layouts and file names: RocketMQ's units and index files, and JSON files with a checksum."""
 
 from migration.formats.checked_json import ChecksumError, read_checked, write_checked
 from migration.formats.index import (

@@ -1,4 +1,4 @@
-"""A small JSON file that ends with a line with the CRC-32, in hex, of everything before."""
+"""A small JSON file whose last line is the CRC-32, in hex, of everything before."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ChecksumError(ValueError):
 
 
 def read_checked(path: Path) -> dict[str, Any] | None:
-    """The content of the file; None if there is none. Raises ChecksumError."""
+    """The content of the file; None if it does not exist. Raises ChecksumError."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -31,9 +31,7 @@ def read_checked(path: Path) -> dict[str, Any] | None:
 
 
 def write_checked(path: Path, document: Mapping[str, object]) -> None:
-    """Replace the file with `document`, durably; after a crash it has the new or the old content.
-
-    Raises OSError; the file is then unchanged.
-    """
+    """Replace the file with `document`, durably. After a crash it has the new or the old content.
+    Raises OSError; then the file is unchanged."""
     body = json.dumps(document).encode()
     write_file(path, body + f"\n{zlib.crc32(body):08x}\n".encode())

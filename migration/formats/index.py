@@ -14,10 +14,10 @@
 |         |                 + 12 |    4 | i32  | seconds: whole seconds after begin_ms            |
 |         |                 + 16 |    4 | i32  | previous entry of the slot, 0: none              |
 
-Big-endian. S slots, N entries of which number 0 is never used, so a file takes N - 1. The key
-that is hashed is `topic#key`, and from RocketMQ 5.5 on also `topic#T#tag`; the slot is its hash
-modulo S. A file is named by the local time it was made, as yyyyMMddHHmmssSSS. Source: RocketMQ 5,
-classes IndexFile, IndexHeader and IndexService.
+Big-endian. S slots, N entries; number 0 is never used, so a file has room for N - 1. The hashed key
+is `topic#key`, and from RocketMQ 5.5 on also `topic#T#tag`. The slot is the hash modulo S. A file
+is named by the local time of its creation, as yyyyMMddHHmmssSSS. Source: RocketMQ 5, classes
+IndexFile, IndexHeader and IndexService.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-#: In the root of a store.
+#: Directory of index files in the root of a store.
 INDEX_DIRECTORY = "index"
 HEADER_SIZE = 40
 SLOT_SIZE = 4
@@ -84,7 +84,7 @@ class IndexLayout(NamedTuple):
 
 
 def index_key(topic: str, key: str) -> str:
-    """The text that is hashed for one key of a message. The key of a batch belongs to no topic."""
+    """The text that is hashed for a key of a message. The key of a batch has no topic."""
     return f"#{key}" if is_mark(key) else f"{topic}#{key}"
 
 
@@ -94,7 +94,7 @@ def tag_as_key(tag: str) -> str:
 
 
 def _powers_of_31(count: int) -> npt.NDArray[np.uint32]:
-    """31**n modulo 2**32 for n below `count`; Java hashes wrap there."""
+    """31**n modulo 2**32 for n below `count`, as Java's hashes overflow."""
     powers = np.ones(count, dtype=np.uint32)
     for n in range(1, count):
         powers[n] = int(powers[n - 1]) * 31 & 0xFFFFFFFF
@@ -105,11 +105,10 @@ _POWERS = _powers_of_31(512)
 
 
 def key_hashes(keys: Sequence[str]) -> IntArray:
-    """Key hash of each string: the absolute Java string hash, 0 for the only one without a
-    positive.
+    """Key hash of each string: the absolute value of Java's string hash; 0 for -2**31.
 
-    Computed for all strings at once, because a loop over characters would take longer than the rest
-    of a dispatch.
+    Computed for all strings together, because a loop over characters would take longer than the
+    rest of a dispatch.
     """
     hashes = np.zeros(len(keys), dtype=np.int64)
     text = "".join(keys)

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-#: In the root of a store; below it `<topic>/<queue id>/`.
+#: Directory of queues in the root of a store; below it `<topic>/<queue id>/`.
 QUEUE_DIRECTORY = "consumequeue"
 UNIT_SIZE = 20
 #: RocketMQ mappedFileSizeConsumeQueue / 20.
 UNITS_PER_FILE = 300_000
 BLANK_SIZE = 0x7FFFFFFF
-END_MARK_SIZE = 1  # no record is that small
+END_MARK_SIZE = 1  # smaller than any record
 
 UNIT_DTYPE = np.dtype(
     [
@@ -59,7 +59,7 @@ UnitArray = npt.NDArray[np.void]
 BoolArray = npt.NDArray[np.bool_]
 
 _NAME_DIGITS = 20
-#: Read at once: 1.25 MiB.
+#: Units of one read: 1.25 MiB.
 _CHUNK_UNITS = 65_536
 
 
@@ -112,7 +112,7 @@ def parse_queue_id(name: str) -> int | None:
 
 
 def entries_in(directory: Path) -> list[Path]:
-    """The entries of a directory, by name; none if it does not exist."""
+    """The entries of a directory, by name; empty if it does not exist."""
     try:
         return sorted(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -141,8 +141,8 @@ def files_in(queue: Path) -> Iterator[tuple[int, Path]]:
 def units_in(
     path: Path, skipped: int = 0, *, at_once: int = _CHUNK_UNITS
 ) -> Iterator[tuple[int, UnitArray]]:
-    """Yield units of a file after the first `skipped`, valid or not, in chunks, each with the
-    number of its first. Raises OSError."""
+    """Yield chunks of the units of a file, valid or not, after the first `skipped`: number of the
+    first unit, units. Raises OSError."""
     with path.open("rb") as file:
         file.seek(skipped * UNIT_SIZE)
         while len(units := unpack_units(file.read(at_once * UNIT_SIZE))):
