@@ -1,8 +1,7 @@
 """The migration as a whole, for the service, the command line, and programs.
 
-`Migrator(opened)` uses an open store. `open_migrator(root)` opens a stopped one, yields a Migrator,
-and closes it at the end. The steps are those of `LiveMigration`, found by `live_for`;
-docs/migration.md describes them in order.
+`Migrator(opened)` uses an open store. `open_migrator(root)` opens a stopped one for the length of a
+block. The steps are methods of `LiveMigration`, see `live_for`; docs/migration.md describes them.
 """
 
 from __future__ import annotations
@@ -54,17 +53,17 @@ class SideStatus:
 
 @dataclass(frozen=True)
 class MigrationStatus:
-    """Everything that `status` shows."""
+    """The result of `Migrator.status`."""
 
-    #: None: the store was made in RocksDB, and has no migration.
+    #: None: the store was created in RocksDB, and has no migration.
     state: MigrationState | None
     log_start_offset: int
     log_end_offset: int
     dispatched_offset: int
     sides: tuple[SideStatus, ...]
-    #: A backfill or a verification; empty while none runs.
+    #: Id of the running backfill or verification; "" if none runs.
     running_job_id: str
-    #: Why the last verification did not end; empty when it did, and while one runs.
+    #: Why the last verification was aborted; "" if it was not, and while one runs.
     verify_broken_off: str
     next_step: NextStep
 
@@ -81,9 +80,9 @@ class Migrator:
         return self.live_for("this step")
 
     def live_for(self, step: str) -> LiveMigration:
-        """Raises IllegalStepError for a store that was never on files, which has no migration."""
+        """The live migration. Raises IllegalStepError, naming `step`, for a store without one."""
         if self._found is None:
-            # Asked for on a running store: a stopped one is given a migration first.
+            # A stopped store would have been given a migration, so this one runs.
             back = NextStep("rollback", stopped_only=True)
             following = back if step == "rollback" else NO_MIGRATION
             raise IllegalStepError(step, None, "its queues are only in RocksDB", following)
@@ -103,7 +102,7 @@ class Migrator:
         return plan_live(self._store, live.state, done)
 
     def status(self) -> MigrationStatus:
-        """Also for a store without a migration, which only has the RocksDB side."""
+        """The current status. A store without a migration only has the RocksDB side."""
         live = self._found
         log = self._store.log
         dispatched = self._store.queues.dispatched_offset
@@ -146,7 +145,7 @@ def _broken_off(state: MigrationState | None, running: Job | None) -> str:
 
 @contextmanager
 def open_migrator(root: Path, progress: Progress = no_progress) -> Iterator[Migrator]:
-    """Open the store in `root` for its migration, and close it again.
+    """Open the store in `root` for its migration, until the end of the block.
 
     Retention does not run meanwhile. Raises StoreFormatError, StoreLockedError while a service has
     it open, MigrationStateError.

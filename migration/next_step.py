@@ -1,4 +1,4 @@
-"""The next step for an operator, as a value; it becomes a command where it is printed."""
+"""The next step for an operator, as a value that callers turn into a command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class NextStep:
         return shlex.join(["kvcq", "migrate", self.step, *place, *self.options])
 
     def sentence(self, root: Path | None) -> str | None:
-        """The hint, including a step for which a running store has to be stopped."""
+        """The hint, including a step for which the service must be stopped first."""
         if not self.step or not self.stopped_only or root is not None:
             return self.hint or None
         step = " ".join((self.step, "DIRECTORY", *self.options))

@@ -1,7 +1,7 @@
 """Opens any store directory: the entry point for the service and the tools.
 
-Without a migration.json it is a plain store, see `kvcq.opening`. Otherwise its phase determines
-where queues are read and written. A directory for which that would hide messages is rejected.
+Without a migration.json it is a plain store: see `kvcq.opening`. Otherwise its phase determines
+where queues are read and written. A directory whose messages would be hidden by that is rejected.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Opened(NamedTuple):
     """An open store."""
 
     store: MessageStore
-    #: None: it was made in RocksDB, and was never on files.
+    #: None: created in RocksDB, and never on files.
     migration: LiveMigration | None
 
 

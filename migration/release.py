@@ -1,9 +1,9 @@
-"""Gives a stopped store back to RocketMQ: with queue files, or with RocksDB as the broker uses it.
+"""Hands a stopped store back to RocketMQ: with queue files, or with RocksDB as a broker uses it.
 
-Commit log, queue files and index files are already in RocketMQ's formats, and so are the units and
-bounds in our RocksDB. What remains is to write topics and committed offsets where RocketMQ reads
-them, and to remove our own files. store.json and migration.json are removed last, in this order;
-until then the step can be repeated.
+Commit log, queue files, index files, and the units and bounds in RocksDB already have RocketMQ's
+formats. So this writes topics and committed offsets where a broker reads them, and removes kvcq's
+files. store.json and migration.json are removed last, in this order; until then the step can be
+repeated.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _check_files(state: MigrationState | None) -> MigrationState:
 
 def _check_rocksdb(state: MigrationState | None) -> MigrationState:
     if state is None or state.phase is Phase.FINISHED:
-        # Its files, and with them the index, are rebuilt first.
+        # The step rebuilds the file queues with their index.
         reason = "there are no index files, which a broker reads"
         following = NextStep("rollback", () if state is not None else ("--to-files",))
     elif state.phase not in (Phase.VERIFIED, Phase.ROCKSDB) or state.pending is not None:
@@ -123,7 +123,7 @@ def _give_back(
     clock = SystemClock()
     done: list[str] = []
     if state.released is None:
-        # Opened, so that log and queues agree, and everything is flushed.
+        # Opening makes log and queues consistent, and closing flushes everything.
         with open_migrator(root, progress) as migrator:
             live = migrator.live
             if live.on.waits_for:
@@ -156,7 +156,7 @@ def _give_back(
                     NextStep("release", ("--files",), stopped_only=True),
                 )
             is_new = _made_config(root)
-            # Should this be cut short and the store be opened again, it takes back what was given.
+            # If this is interrupted and the store opened again, it takes over these messages again.
             live.on.keeper.move("giving back what waits", inherits=0)
             done += give_back(store, root, clock)
             done += _told(live.on.give_config_back(), is_new=is_new)
@@ -190,7 +190,7 @@ def _give_back(
 
 
 def _came_from_databases(state: MigrationState) -> bool:
-    """Whether topics and offsets were taken over from databases of the broker."""
+    """Whether topics and offsets were taken over from RocksDB of the broker."""
     return any(not path.endswith(".json") for path in state.config or ())
 
 
@@ -202,7 +202,7 @@ def _rocketmqs_rocksdb_is_behind(root: Path, store: MessageStore) -> bool:
     end = end_of_own_rocksdb(root)
     if end is None:
         return False
-    if waits_here(store):  # it is appended
+    if waits_here(store):  # they will be appended to the log
         return True
     feed = LogFeed(store)
     at, log_end = max(end, feed.start_offset), feed.appended_offset
@@ -214,7 +214,7 @@ def _rocketmqs_rocksdb_is_behind(root: Path, store: MessageStore) -> bool:
 
 
 def _move_queues(root: Path) -> str:
-    """Put our database in the place of RocketMQ's queues. Returns the name of its directory.
+    """Put the database in the place of RocketMQ's queues. Returns the name of its directory.
     Repeatable."""
     ours = root / "kvcq"
     target = own_rocksdb(root) or _cut_short_at(root) or root / QUEUE_DIRECTORY
@@ -245,7 +245,7 @@ def _cut_short_at(root: Path) -> Path | None:
 
 
 def _remove_rocketmqs_rocksdb(root: Path) -> None:
-    """Removes CURRENT first, so that the rest is not taken for a database. Repeatable."""
+    """Remove it, CURRENT first, so that a remaining part is no database. Repeatable."""
     database = own_rocksdb(root)
     if database is None:
         return
@@ -257,7 +257,7 @@ def _remove_rocketmqs_rocksdb(root: Path) -> None:
 
 
 def _made_config(root: Path) -> bool:
-    """Create `config/` durably, for data that has no other copy. Returns whether it was created."""
+    """Create `config/` durably if it is missing. Returns whether it was created."""
     config = root / "config"
     is_new = not config.is_dir()
     make_directory(config)

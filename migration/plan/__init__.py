@@ -1,7 +1,4 @@
-"""The inventory of a RocketMQ store before anything is changed, and a dry run.
-
-Read-only. Uses formats, files and state.
-"""
+"""The inventory of a RocketMQ store before anything is changed, and a dry run. Read-only."""
 
 from migration.plan.layouts import (
     detect_layout,

@@ -1,22 +1,22 @@
 """Determines which records of a RocketMQ store are live, given deleted and recreated topics.
 
 RocketMQ deletes a topic by removing its configuration and its queues; the records stay in the log.
-When it is created again with the same name, its queues count from 0 again. So the log may have
-several *generations* of a topic, and only the queues show which one is live:
+If the topic is created again, its queue offsets begin at 0 again. So the log may have several
+*generations* of a topic, and only the queues show which one is live:
 
-- Where a queue counts from 0 again along the log, another generation begins. The last one is live,
-and the queue's files must begin in it. Files that begin in an earlier one contradict the log, and
-the store is not taken over.
-- All queues of a topic are deleted at once. So a run of offsets that begins before the end of what
-is known to be dead is dead as a whole, even in a queue that was not written since.
+- Where a queue's offsets begin at 0 again along the log, another generation begins. The last one is
+live, and the queue's files must begin in it. If they begin in an earlier one, they contradict the
+log, and the store is not taken over.
+- All queues of a topic are deleted at once. So a run of offsets that begins before the end of known
+dead records is dead as a whole, even in a queue that was not written since.
 - A queue without files whose id is beyond the topic's configured count is from an earlier
 generation with more queues. Other queues without files are rebuilt from the log's last generation.
 - A light queue has no configuration: it exists while its files do. Without files it was deleted, if
 its records had reached their queues before RocketMQ ended; otherwise it had no files yet.
 
-The result is stored like that of our own topics: the physical offset at which a topic begins
+The result is stored as for other topics: the physical offset at which a topic begins
 (`TopicConfig.created_offset`), and marks of deletion for light queues. So everything that reads the
-log again (replay, backfills, verification, checks, Spark) admits the same records.
+log again (replay, backfills, verification, checks, Spark) uses the same records.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ class DeadRecords(NamedTuple):
 
     name: str
     records: int
-    generations: int  # at least this many are in the log, including the live one
-    live_from: int | None  # physical offset from which its records live; None: it was deleted
+    generations: int  # number in the log, at least, including the live one
+    live_from: int | None  # physical offset from which records are live; None: deleted
 
 
 @dataclass
 class Generations:
     """The live parts of a log."""
 
-    #: Topics with dead records that live: physical offset from which they do.
+    #: Live topics with dead records: physical offset from which records are live.
     live_from: dict[str, int] = field(default_factory=dict)
     #: Light queues with dead records: physical offset below which they are dead.
     dead_light: dict[str, int] = field(default_factory=dict)
     #: The runs in the log of each live queue.
     live: dict[QueueKey, Run] = field(default_factory=dict)
     dead: list[DeadRecords] = field(default_factory=list)
-    #: Contradictions because of which it is unknown which records are live.
+    #: Contradictions, so that it is unknown which records are live.
     refusals: list[str] = field(default_factory=list)
 
 

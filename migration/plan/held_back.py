@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class HeldBack(NamedTuple):
-    """Messages of one kind that the broker held back, delayed ones for example."""
+    """Messages of one kind that the broker keeps, such as delayed messages."""
 
     kind: str
     topic: str
-    records: int  # in the log, delivered ones included
+    records: int  # in the log, including delivered ones
     waiting: int  # not delivered yet
     outcome: str  # what `start` does with them
 
@@ -69,7 +69,7 @@ def held_back(log: LogSurvey, watched: Watched, timers: TimerFiles | None) -> tu
 def held_for_groups(
     log: LogSurvey, config: BrokerConfig, pops: frozenset[str], in_flight: Sequence[InFlight]
 ) -> tuple[HeldBack, ...]:
-    """Messages that groups have in flight, that wait for redelivery, and dead letters."""
+    """Messages in flight, messages that wait for redelivery, and dead letters."""
     found = []
     if in_flight:
         outcome = f"delivered again to {len({each.group for each in in_flight})} shared groups"

@@ -27,7 +27,7 @@ from store.store_dir import DirKind, inspect
 if TYPE_CHECKING:
     from pathlib import Path
 
-#: Queue files whose sizes are asked for.
+#: Most queue files whose sizes are read.
 _LOOKED_AT = 1000
 
 
@@ -53,7 +53,7 @@ def detect_segment_bytes(root: Path) -> int:
             "this commitlog/ (with the broker stopped), then try again",
         )
     if steps:
-        # A last file cut short would hide the size; the names tell it.
+        # From the names: the last file may be short.
         size = min(steps)
     if size < 4096 or size % 4096:
         raise StoreFormatError(
@@ -63,7 +63,7 @@ def detect_segment_bytes(root: Path) -> int:
 
 
 def refuse_other_layouts(root: Path) -> None:
-    """Raises StoreFormatError for a broker whose log is not in `commitlog/`."""
+    """Raises StoreFormatError if the broker's log is not in `commitlog/`."""
     if any(path.is_dir() for path in root.glob("dledger-*")):
         raise StoreFormatError(
             root,
@@ -101,11 +101,8 @@ def detect_layout(
 def layout_given(
     root: Path, units_per_file: int | None, index_slots: int | None, index_entries: int | None
 ) -> FileLayout | None:
-    """The sizes that an operator gave, completed from the files; None if none was given.
-
-    Also None for a directory that is not RocketMQ's, since ours has its sizes stored. Raises
-    StoreFormatError.
-    """
+    """The sizes that an operator gave, completed from the files; None if none was given, or if the
+    directory is not RocketMQ's: a kvcq store has its sizes stored. Raises StoreFormatError."""
     if units_per_file is None and index_slots is None and index_entries is None:
         return None
     state = read_state(root)
@@ -121,7 +118,7 @@ def layout_given(
 
 
 def _units_per_file(root: Path) -> int:
-    """The size of most of the first queue files; RocketMQ's default if there is none."""
+    """The most frequent size of the first queue files; RocketMQ's default without files."""
     files = (path for *_, queue in queues_in(root / QUEUE_DIRECTORY) for _, path in files_in(queue))
     sizes = Counter(path.stat().st_size for path in islice(files, _LOOKED_AT))
     whole = {size: count for size, count in sizes.items() if size and size % UNIT_SIZE == 0}
@@ -131,7 +128,7 @@ def _units_per_file(root: Path) -> int:
 
 
 def _index_layout(root: Path, slots: int | None, entries: int | None) -> IndexLayout:
-    """If one of the two numbers is not given, it follows from the size of the files."""
+    """The layout of index files. A number that is None is computed from the size of the files."""
     default = IndexLayout()
     if slots is not None and entries is not None:
         return IndexLayout(slots, entries)

@@ -1,4 +1,4 @@
-"""The content of a RocketMQ directory, and what is wrong in it. Read-only."""
+"""The content of a RocketMQ directory, and its faults. Read-only."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ class Inventory:
     generations: Generations
     findings: list[Finding]
     config: BrokerConfig = field(default_factory=BrokerConfig)
-    #: Number of queues that only RocketMQ's own RocksDB has: their files are built from the log.
+    #: Number of queues that are only in RocketMQ's own RocksDB. Their files are built from the log.
     queues_in_rocksdb: int = 0
-    #: Names of queues that live and cannot be kept in files, each with the reason.
+    #: Names of live queues that cannot be names of files, each with the reason.
     unnameable: list[str] = field(default_factory=list)
-    #: Messages that a broker delivers later.
+    #: Messages that the broker would deliver later.
     held_back: tuple[HeldBack, ...] = ()
-    #: Groups whose members pop: they are shared here.
+    #: Groups whose members pop. They become shared groups.
     pops: frozenset[str] = frozenset()
 
     @property
@@ -101,7 +101,7 @@ class Inventory:
 
     @property
     def refusals(self) -> list[str]:
-        """Why the directory cannot be taken over; empty if it can."""
+        """Reasons why the directory cannot be taken over; empty if it can."""
         log = self.log
         found = []
         if log.goes_on_at is not None:
@@ -154,8 +154,7 @@ def take_inventory(
 
         log = survey_log(segments, lambda share: progress("reading the log", share), take)
         topics, generations = _what_lives(root, log, config, lookup)
-        # The live generations are not known while the log is read. If nothing is dead, everything
-        # is live.
+        # Which records are live is only known after the log was read. Until then all count.
         admission = Admission(
             {name: generations.live_from.get(name, 0) for name in topics}, generations.dead_light
         )
@@ -177,7 +176,7 @@ def take_inventory(
     faults += _odd_offsets(generations)
     since = files.tags.since
     if since is not None and any(each.remedy is Remedy.REBUILD_INDEX for each in faults):
-        since = 0  # lost files may have had tags, and additional ones do no harm
+        since = 0  # lost files may have had tags, and additional entries are harmless
     return Inventory(
         root,
         segment_bytes,
@@ -198,13 +197,13 @@ def take_inventory(
 
 
 def read_config_with_marks(root: Path) -> BrokerConfig:
-    """Like `read_config`; its offsets include what the broker has delivered of delayed messages."""
+    """Like `read_config`. Offsets include how far the broker has delivered delayed messages."""
     config = read_config(root)
     return replace(config, offsets=[*config.offsets, *delivered_delayed(root)])
 
 
 def _unnameable(generations: Generations, topics: Collection[str]) -> list[str]:
-    """Queues of a broker with RocksDB whose names cannot be directories, which files need."""
+    """Queues of a broker with RocksDB whose names cannot be names of directories."""
     found = []
     for name in {name for name, _ in generations.live if is_light(name) or name in topics}:
         try:
@@ -215,8 +214,8 @@ def _unnameable(generations: Generations, topics: Collection[str]) -> list[str]:
 
 
 def _odd_offsets(generations: Generations) -> list[Finding]:
-    """Queues in which the broker assigned offsets twice or skipped some, which cannot be
-    repaired."""
+    """Findings for queues in which the broker assigned offsets twice or skipped some. They cannot
+    be repaired."""
     found = []
     for (topic, queue_id), run in generations.live.items():
         place = f"{QUEUE_DIRECTORY}/{topic}/{queue_id}"
@@ -250,7 +249,7 @@ class _WalkedLog:
         self.start_offset = log.start
         self.walked_end = self.end_offset = log.end
         self._is_damaged = log.goes_on_at is not None
-        if self._is_damaged:  # the log continues after it, and units that point there are valid
+        if self._is_damaged:  # the log continues after the damage, and units may refer to that
             self.end_offset = segments.first_offset + len(segments) * segments.segment_bytes
         self.record_at = lookup.request
 
@@ -262,7 +261,7 @@ class _WalkedLog:
 
 
 def files_not_read(root: Path) -> list[Finding]:
-    """RocketMQ's queue files that are not read here: a finding for each directory."""
+    """A finding for each directory of RocketMQ's queue files of other kinds."""
     found = []
     for name, what, remedy in _NOT_READ:
         for topic in entries_in(root / name):
@@ -308,7 +307,7 @@ def find_what_lives(root: Path, progress: Progress) -> tuple[dict[str, int], Gen
 
 
 def _queues_without_files(root: Path, findings: Sequence[Finding]) -> tuple[list[Finding], int]:
-    """The findings that are faults, and the number of queues that are only in RocketMQ's RocksDB.
+    """The findings without queues that are only in RocketMQ's RocksDB, and the number of these.
 
     A broker with storeType=defaultRocksDB has no queue files, one with combineCQUseRocksdbForLmq
     none for light queues.
@@ -354,7 +353,7 @@ def _what_lives(
     for name, queue_id in generations.live:
         if name in known:
             counts[name] = max(counts[name], queue_id + 1)
-    # Light queues need no row.
+    # Light queues have no configuration.
     topics = {name: count for name, count in sorted(counts.items()) if is_topic_name(name)}
     for name in counts.keys() - topics.keys():
         if not is_light(name):

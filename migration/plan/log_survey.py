@@ -1,7 +1,7 @@
-"""One pass over a log of another program, before it is taken over. Changes nothing.
+"""Reads a RocketMQ log once before it is taken over. Changes nothing.
 
-It finds where the log ends, and whether that is really its end: a record that does not verify, but
-is followed by others, is damage, and cutting the log there would lose what follows.
+Determines the log's end. An invalid record that is followed by valid ones is damage, not the end:
+cutting the log there would lose them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class LogSurvey:
-    """What the log holds."""
+    """The result of `survey_log`."""
 
     start: int = 0
     end: int = 0
@@ -38,7 +38,7 @@ class LogSurvey:
     #: Where store times fall along the log.
     times: FallFinder = field(default_factory=FallFinder)
     end_reason: str = ""
-    #: Physical offset where the log continues after its `end`, which is damage then.
+    #: Physical offset at which the log continues after damage at `end`; None without damage.
     goes_on_at: int | None = None
 
     def ids_of(self, topic: str) -> list[int]:

@@ -1,9 +1,8 @@
-"""Remembers what a plan has proved about a directory, so that `start` need not read it again.
+"""Saves a plan's inventory of a directory, so that `start` need not read the directory again.
 
-The note is in the user's cache, since a plan changes nothing in the directory. It is valid while
-every file there has the size, times and inode that it had before the plan read it, and the log
-still ends at the same place. Otherwise the directory is read again: a note can be lost or rejected,
-but never hides a change.
+The note is in the user's cache, because a plan changes nothing in the directory. It is valid while
+every file has the size, times and inode that it had before the plan read it, and the log ends at
+the same place. Otherwise the directory is read again, so a note never hides a change.
 
 A modification time is only trusted if it was older than the clock's resolution before the plan
 began, and no process had the store open then: a mapped page that is written again while it waits
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _VERSION = 4
-#: Coarser than the time stamps of any file system in use.
+#: Longer than the resolution of time stamps of any file system in use.
 _SETTLED_NS = 2_000_000_000
 
 
@@ -55,13 +54,13 @@ def take_noted_inventory(root: Path, layout: FileLayout | None, progress: Progre
             path = _path_of(root)
             path.parent.mkdir(0o700, parents=True, exist_ok=True)
             write_checked(path, {**_document(inventory), "files": before})
-        except (OSError, RuntimeError) as error:  # also: there is no home
+        except (OSError, RuntimeError) as error:  # RuntimeError: no home directory
             logger.info("what the plan proved is not kept for the start: %s", error)
     return inventory
 
 
 def inventory_for_start(root: Path, layout: FileLayout | None, progress: Progress) -> Inventory:
-    """The result of a plan of the very same bytes; otherwise that of `take_inventory`."""
+    """The saved inventory if nothing has changed since; otherwise that of `take_inventory`."""
     found = _noted(root, layout)
     if found is None:
         return take_inventory(root, layout, progress)
@@ -94,10 +93,10 @@ def _path_of(root: Path) -> Path:
 
 
 def _state_of(root: Path, settled_ns: int | None = None) -> str | None:
-    """A digest of what is known of every file without reading it.
+    """A digest of sizes, times and inodes of all files.
 
-    None if it proves nothing: a file changed after `settled_ns`, a process has the store open, or a
-    file cannot be examined.
+    None if it would prove nothing: a file changed after `settled_ns`, a process has the store open,
+    or a file cannot be examined.
     """
     digest = hashlib.sha256()
     try:

@@ -1,7 +1,7 @@
-"""A dry run: what a migration would read, write and need, and what is wrong before it begins.
+"""A dry run: what a migration would read, write and need, and faults found before it begins.
 
-Nothing in the store's directory changes. Speed and size come from a sample that is really written,
-into a database in a temporary directory.
+Changes nothing in the store's directory. Speed and size are measured by writing a sample into a
+database in a temporary directory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from store.consume_queue import DispatchRequest
     from store.message_store import MessageStore
 
-#: Records of the sample: about a tenth of a second.
+#: Records of the sample; writing them takes about 0.1 s.
 _SAMPLE = 20_000
 _BATCH = 2048
 #: With fewer units, neither speed nor size can be extrapolated.
@@ -61,8 +61,8 @@ class Sample(NamedTuple):
 class Plan:
     """What `start` would do. Estimates are based on the sample."""
 
-    kind: str  # rocketmq, or ours
-    phase: str | None = None  # None: not a store of ours, or one without a migration
+    kind: str  # "rocketmq" or "ours"
+    phase: str | None = None  # None: not a kvcq store, or one without a migration
     segments: int
     log_bytes: int
     bytes_to_replay: int
@@ -70,7 +70,7 @@ class Plan:
     messages_are_estimated: bool = False
     topics: int
     queues: int
-    bytes_per_unit: float | None = None  # of the sample; None: too few messages to measure
+    bytes_per_unit: float | None = None  # from the sample; None: too few messages to measure
     disk_needed_bytes: int = 0
     disk_free_bytes: int = 0
     units_per_s: float | None = None
@@ -79,13 +79,13 @@ class Plan:
     blocking: tuple[str, ...] = ()  # reasons for which `start` would be refused
     next_step: NextStep
     config: tuple[ConfigFound, ...] = ()  # tables of the broker's own directory
-    queues_in_rocksdb: int = 0  # RocketMQ has no files of them; they are made from the log
-    dead: tuple[DeadRecords, ...] = ()  # of topics that RocketMQ deleted: they are not taken over
+    queues_in_rocksdb: int = 0  # without files in RocketMQ; built from the log
+    dead: tuple[DeadRecords, ...] = ()  # of deleted topics; not taken over
     held_back: tuple[HeldBack, ...] = ()  # messages that the broker would deliver later
 
     @property
     def faults(self) -> list[Finding]:
-        """Findings that will be fixed; the others are left alone."""
+        """Findings that will be repaired. Others are only information."""
         return [each for each in self.findings if each.remedy is not Remedy.IGNORE]
 
     @property
@@ -94,7 +94,7 @@ class Plan:
 
 
 def measure(runs: Iterator[list[DispatchRequest]]) -> Sample:
-    """Write a sample of the log into a separate database, compacted as it will be."""
+    """Write a sample of the log into a separate database, with the usual compaction."""
     records = units = log_bytes = 0
     with tempfile.TemporaryDirectory(prefix="kvcq-plan-") as name:
         path = Path(name) / "kvcq"
@@ -217,7 +217,7 @@ def _estimated(plan: Plan, sample: Sample, units: int, root: Path) -> Plan:
     per_unit = sample.database_bytes / sample.units if sample.units else 0.0
     rate = sample.units / sample.seconds if sample.seconds else 0.0
     free = shutil.disk_usage(root).free
-    # Compaction holds old and new files for a while.
+    # During compaction old and new files exist.
     needed = round(2 * per_unit * to_write)
     blocking, following = plan.blocking, plan.next_step
     if needed > free:

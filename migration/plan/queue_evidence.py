@@ -1,7 +1,7 @@
-"""What RocketMQ's queues show about the log: where each queue begins, and which are gone.
+"""What RocketMQ's queues show about the log: where each queue begins, and which were deleted.
 
-Read from its queue files, and for queues without files from its own RocksDB. Read-only, and only
-the front of the requested queues.
+Reads the first units of requested queues from queue files, and for queues without files from
+RocketMQ's own RocksDB. Read-only.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Read at once: the first unit nearly always tells.
+#: Units of one read; the first one is nearly always enough.
 _CHUNK_UNITS = 4096
 _PAGE = 1000
 #: Directories for RocketMQ's own RocksDB of queues: among the queue files, or separate. Source:
@@ -57,7 +57,8 @@ class QueueEvidence:
         log_start: int,
         record_at: Callable[[int], DispatchRequest | None],
     ) -> None:
-        """`record_at`: returns the record at a physical offset, None if there is no whole one."""
+        """`record_at`: returns the record at a physical offset; None if there is no whole
+        record."""
         self._queues = root / "consumequeue"
         self._log_start = log_start
         self._record_at = record_at
@@ -67,13 +68,13 @@ class QueueEvidence:
             True for *_, queue in queues_in(self._queues) for _ in files_in(queue)
         )
         self._dispatched_ms = _dispatched_ms(root)
-        self._database_end: int | None = None  # read when it is asked for
+        self._database_end: int | None = None  # read on first use
 
     def close(self) -> None:
         self._closing.close()
 
     def front(self, topic: str, queue_id: int) -> Front | None:
-        """Where the queue begins in the log; None if nothing of it shows that."""
+        """Where the queue begins in the log; None if none of its units shows that."""
         places: Iterable[tuple[int, int]] = self._in_files(topic, queue_id)
         if self._database is not None:
             places = chain(places, self._in_database(topic, queue_id))
@@ -84,7 +85,7 @@ class QueueEvidence:
         return None
 
     def exists(self, topic: str, queue_id: int) -> bool:
-        """Whether anything of the queue exists, valid or not."""
+        """Whether the queue has files or rows, valid or not."""
         if any(True for _ in self._files_of(topic, queue_id)):
             return True
         if self._database is None:
@@ -95,8 +96,8 @@ class QueueEvidence:
     def was_dispatched(self, run: Run) -> bool:
         """Whether the whole run had reached its queue durably before RocketMQ ended.
 
-        If so, a missing queue was removed. False if that is unknown: no queue is left at all, or
-        RocketMQ was killed too soon afterwards.
+        If so, a missing queue was deleted. False if unknown: no queues exist at all, or RocketMQ
+        was killed too soon afterwards.
         """
         if not self._any_files and self._database is None:
             return False
@@ -111,7 +112,7 @@ class QueueEvidence:
     # --- files -----------------------------------------------------------------------------
 
     def _files_of(self, topic: str, queue_id: int) -> Iterator[tuple[int, Path]]:
-        if "/" in topic or "\0" in topic:  # no name of a directory
+        if "/" in topic or "\0" in topic:  # cannot be the name of a directory
             return
         for start, path in files_in(self._queues / topic / str(queue_id)):
             if path.is_file():
@@ -126,7 +127,7 @@ class QueueEvidence:
                     live = np.flatnonzero(valid_units(units) & (offsets >= self._log_start))
                     for at in live.tolist():
                         yield start // UNIT_SIZE + first + at, int(offsets[at])
-            except OSError as error:  # the check of files finds and reports it again
+            except OSError as error:  # the check of files reports it, too
                 logger.warning("%s says nothing: %s", path, error)
 
     # --- RocketMQ's RocksDB ----------------------------------------------------------------
@@ -152,8 +153,8 @@ class QueueEvidence:
                 yield queue_offset_of(key), physical_offset
 
     def _end_of_database(self) -> int:
-        """A physical offset up to which everything was dispatched to the database, if it is
-        valid."""
+        """Physical offset below which all records were dispatched to RocketMQ's database; 0 if it
+        cannot be read."""
         if self._database_end is None:
             assert self._database is not None
             units = KvConsumeQueueStore(self._database).last_units()
@@ -172,8 +173,8 @@ def own_rocksdb(root: Path) -> Path | None:
 
 
 def _dispatched_ms(root: Path) -> int | None:
-    """Store time before which everything had reached the queues durably; None after a clean stop,
-    which means all."""
+    """Store time before which all records had reached the queues durably; None after a clean stop:
+    all had."""
     if not (root / "abort").exists():
         return None
     try:
@@ -185,7 +186,7 @@ def _dispatched_ms(root: Path) -> int | None:
 
 
 def end_of_own_rocksdb(root: Path) -> int | None:
-    """Physical end of the units in RocketMQ's own RocksDB; None if there is none.
+    """End of the record of the last unit in RocketMQ's own RocksDB; None without such a database.
 
     Raises EngineFailedError.
     """

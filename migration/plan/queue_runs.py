@@ -1,12 +1,12 @@
-"""Runs of queue offsets along a log: when they are 0 again, the queue was created again.
+"""Runs of queue offsets along a log: where they begin at 0 again, the queue was created again.
 
-A topic that was deleted and recreated counts from 0 again, and the records of its earlier
-generation are still in the log. So each queue is a chain of runs, of which the last is its latest
-generation. generations.py decides which of them are live.
+The records of a deleted topic stay in the log. If the topic is created again, its queue offsets
+begin at 0. So each queue is a sequence of runs; the last run is its latest generation.
+generations.py decides which of them are live.
 
-Within a run offsets need not be consecutive: RocketMQ has assigned an offset twice
+Within a run, offsets need not be consecutive: RocketMQ has assigned an offset twice
 (apache/rocketmq#2865), and has skipped some (#6570). Both are counted: of two records with the same
-offset only one can be read, and a gap has none.
+offset only one can be read.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Run:
 
     def __init__(self, first_offset: int, begin: int) -> None:
         self.first_offset = first_offset
-        self.next_offset = first_offset  # after the last queue offset
+        self.next_offset = first_offset  # highest queue offset + 1
         self.begin = begin  # physical offset of the first record
         self.end = begin  # physical offset after the last record
         self.count = 0
         self.last_ms = 0  # store time of the last record
-        self.repeated = 0  # records with an offset that an earlier record had already passed
-        self.left_out = 0  # offsets that no record has
+        self.repeated = 0  # records whose offset is not above all earlier ones
+        self.left_out = 0  # offsets without a record
 
     def take(self, offset: int, end: int, store_time_ms: int) -> None:
-        """Add a record with this queue offset that ends at the physical offset `end`."""
+        """Add a record at queue offset `offset` that ends at physical offset `end`."""
         step = offset - self.next_offset
         if step == 0:
             self.next_offset = offset + 1
@@ -68,7 +68,7 @@ class QueueRuns:
 
     def __init__(self) -> None:
         self._last: dict[QueueKey, Run] = {}
-        self._earlier: dict[QueueKey, list[Run]] = {}  # few queues have any
+        self._earlier: dict[QueueKey, list[Run]] = {}  # only queues with several runs
 
     def __len__(self) -> int:
         return len(self._last)
@@ -112,7 +112,7 @@ class QueueRuns:
             for name, light_offset in light_queues:
                 key = (name, 0)
                 run = last.get(key)
-                # A record that names a light queue twice is in it once.
+                # A record that names a light queue twice counts once.
                 if run is None or (light_offset == 0 and run.end != physical_offset + record_size):
                     run = self._begin(key, light_offset, physical_offset)
                 run.take(light_offset, physical_offset + record_size, store_time_ms)

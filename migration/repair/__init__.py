@@ -1,7 +1,4 @@
-"""Rebuilds lost or wrong parts of a stopped store: state, queues, one side.
-
-Uses state, and the check of a store.
-"""
+"""Rebuilds lost or wrong parts of a stopped store: state, queues, one side."""
 
 from migration.repair.queues import rebuild_side_step, set_queues_aside
 from migration.repair.rebuild_side import set_side_aside

@@ -1,4 +1,4 @@
-"""Rebuilds the queues from the log; the old database is kept until that has succeeded."""
+"""Rebuilds the queues from the log. The old database is kept under another name."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ REPLACED = "replaced"
 class SetAside(NamedTuple):
     """The result of `set_queues_aside`."""
 
-    path: Path | None  # the old database under its new name, None when there was none
+    path: Path | None  # the old database; None if there was none
     segment_bytes: int
-    damage: list[Damage]  # records that will be missing from the queues
+    damage: list[Damage]  # damaged records, which the queues will lack
 
 
 def set_queues_aside(
@@ -37,14 +37,13 @@ def set_queues_aside(
     *,
     skip_damaged: bool = False,
 ) -> SetAside:
-    """Replace `kvcq/` by a database with the state and no queues, after checking that the log can
-    rebuild these; the old database is renamed.
+    """Replace `kvcq/` by a database with the state but without queues, after checking that the log
+    can rebuild them. The old database is renamed.
 
-    Raises StoreFormatError if `root` is not a store of ours, if files of its log are missing, or if
-    its state cannot be read, since queues are built for its topics; IllegalStepError if it has a
-    migration, which tracks its sides itself; StoreLockedError while it is open; DamagedLogError if
-    the log is damaged, unless `skip_damaged`. On an error nothing is changed, and the store can be
-    served as before.
+    Raises StoreFormatError if `root` is not a kvcq store, if files of its log are missing, or if
+    its state cannot be read; IllegalStepError if it has a migration; StoreLockedError while it is
+    open; DamagedLogError if the log is damaged, unless `skip_damaged`. On an error nothing is
+    changed.
     """
     kind, identity = inspect(root)
     if kind is not DirKind.OURS or identity is None:

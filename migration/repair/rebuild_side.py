@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 def set_side_aside(root: Path, name: SideName) -> None:
     """Rename the side's directories, and create an empty one in their place.
 
-    So the next opening treats the side as empty, not as missing, and fills it from the log. What
-    the log does not have is lost: queues whose messages have all expired begin at 0 again, unless
-    the other side has them. Raises StoreFormatError, StoreLockedError, IllegalStepError if the side
-    is not in use, or nothing has proved it wrong, since it may be the right one.
+    The next opening then treats the side as empty, not as missing, and fills it from the log. Data
+    that the log lacks is lost: queues whose messages have all expired begin at 0 again, unless the
+    other side has them. Raises StoreFormatError, StoreLockedError, IllegalStepError if the side is
+    not in use, or is not proved wrong: it may be the correct one.
     """
     kind, identity = inspect(root)
     state = read_state(root)
@@ -51,7 +51,7 @@ def set_side_aside(root: Path, name: SideName) -> None:
     clock = SystemClock()
     directory = StoreDir.open(root, identity.segment_bytes, clock)
     try:
-        # First: a verification must never apply to a side that is gone.
+        # First, because a verification must not apply to a side that was replaced.
         event = f"the {name.value} side is rebuilt; what was verified of it is invalidated"
         write_state(root, state.moved(clock.now_ms(), event, **state.rebuilt(name.value)))
         if name is SideName.ROCKSDB:
@@ -67,8 +67,8 @@ def set_side_aside(root: Path, name: SideName) -> None:
 
 
 def _is_proved_wrong(root: Path, state: MigrationState, name: SideName) -> bool:
-    """Whether the side was blamed by a verification, is missing, cannot be opened, or is found
-    wrong by a check of the whole store, which is then run."""
+    """Whether a verification found the side wrong, or it is missing or cannot be opened. Otherwise
+    checks the whole store."""
     if name.value in state.blamed:
         return True
     if state.stopped and state.unopened == name.value:

@@ -1,9 +1,8 @@
 """Rebuilds topics and groups from the log, when the database and all snapshots are lost.
 
-Records that name a topic create it; records of state contain what the log still has of groups,
-offsets and deletions. Anything the log no longer has is lost: topics whose messages have all left
-it, offsets that were committed before its first record, and the ends of those queues. So this is a
-command of its own, never done implicitly.
+Records that name a topic create it. State records have groups, offsets and deletions. Everything
+that has left the log is lost: topics without messages in the log, offsets committed before its
+first record, and the ends of those queues. So an operator must request this.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ class RepairedState(NamedTuple):
 
     topics: int
     groups: int
-    log_start: int  # physical offset; earlier changes of topics and groups are lost
+    log_start: int  # physical offset; earlier changes of the state are lost
 
 
 def repair_state(
@@ -58,10 +57,10 @@ def repair_state(
 ) -> RepairedState | None:
     """Replace `kvcq/` by a database with only the state from the log; an old one is kept beside it.
 
-    None if there is a database whose state can be read, or a usable snapshot: nothing is changed
-    then, and the next start rebuilds from these. Raises StoreFormatError if the directory is not a
-    store of ours, or has an older format, StoreLockedError, EngineUnavailableError. Durable on
-    return; a crash before that leaves no database, so that the repair can be repeated.
+    Returns None, and changes nothing, if there is a database whose state can be read, or a usable
+    snapshot: the next start uses these. Raises StoreFormatError if the directory is not a kvcq
+    store, or has an older format, StoreLockedError, EngineUnavailableError. Durable on return.
+    After a crash before that there is no database, and the repair can be repeated.
     """
     clock = clock or SystemClock()
     kind, identity = inspect(root)
@@ -108,7 +107,7 @@ def _is_known(directory: StoreDir, segments: SegmentSet, base_offset: int) -> bo
     try:
         with closing(RocksEngine.open_read_only(directory.kvcq, DERIVED)) as engine:
             for _ in pages(engine, STATE):
-                pass  # whether all rows can be read
+                pass  # only to check that all rows can be read
             # A start uses neither a state from before the log's start nor one from behind its end.
             start = max(segments.first_offset, base_offset)
             return start <= KvStateStore(engine).point <= segments.end_offset
@@ -142,7 +141,7 @@ def _replay(
             if name == STATE_TOPIC:
                 ended.update(_apply(segments, state, at, request.record_size))
             elif request.in_queue and not is_light(name):
-                # No record in the log created it, so the topic and its queues are older.
+                # Created before the log's first record, like its queues.
                 created_offset = at if name in ended else 0
                 _make(tables, engine, name, request.queue_id, created_offset, now_ms)
         progress("reading the log", (end - start) / span)
@@ -167,7 +166,7 @@ def _apply(segments: SegmentSet, state: KvStateStore, at: int, size: int) -> lis
 def _make(
     tables: Tables, engine: RocksEngine, name: str, queue_id: int, created_offset: int, now_ms: int
 ) -> None:
-    """Create the topic that a record names, with that queue."""
+    """Create the topic that a record names, with at least that queue."""
     found = tables.topic(name)
     if found is None:
         found = TopicConfig(name, queue_id + 1, now_ms, created_offset)

@@ -1,7 +1,4 @@
-"""The two stores of queues, files and RocksDB, behind one dispatch; and how each is opened.
-
-Uses formats, files and state.
-"""
+"""The two stores of queues, files and RocksDB, behind one dispatch; and how each is opened."""
 
 from migration.sides.double import DoubleQueueStore
 from migration.sides.file_side_store import FileSideStore

@@ -37,7 +37,7 @@ class DoubleQueueStore(SidePair):
         super().__init__(phase, stores, attendant, log_start)
         self._absent = frozenset(absent)
         self._closed = False
-        #: Expiry that a side was too busy for, done again by `maintain`: log start, store time.
+        #: Expiry that a side was too busy for, which `maintain` repeats: log start, store time.
         self._owed_expiry: dict[SideName, tuple[int, int]] = {}
 
     @property
@@ -46,7 +46,7 @@ class DoubleQueueStore(SidePair):
         return [name for name in self._absent if self.side(name) is None]
 
     def is_gone(self, name: SideName) -> None:
-        """The side was removed from the disk, so it is not expected any more."""
+        """Note that the side was removed from the disk."""
         self._absent -= {name}
 
     def rewrite(self, requests: Sequence[DispatchRequest]) -> None:
@@ -122,7 +122,7 @@ class DoubleQueueStore(SidePair):
     # --- removal ---------------------------------------------------------------------------
 
     def expire(self, log_start: int, store_time_ms: int) -> None:
-        self._owed_expiry.clear()  # this one covers it
+        self._owed_expiry.clear()  # this expiry includes it
 
         def later(side: Side) -> None:
             self._owed_expiry[side.name] = (log_start, store_time_ms)
@@ -157,7 +157,7 @@ class DoubleQueueStore(SidePair):
                 if progress is not None:
                     progress(share)
             except Exception as error:
-                # It ends the work, and is no failure of the side.
+                # Not a failure of the side.
                 ended.append(error)
                 raise StoreBusyError("the compaction is left off") from error
 
@@ -176,7 +176,7 @@ class DoubleQueueStore(SidePair):
     # --- durability and end of life --------------------------------------------------------
 
     def flush(self) -> None:
-        """See ConsumeQueueStore. Each side at its own point; the log was flushed before."""
+        """See ConsumeQueueStore. Sides are flushed one by one; the log was flushed before."""
         self._on_each(lambda side: side.store.flush(), _next_time)
 
     def statistics(self) -> dict[str, float]:
@@ -195,7 +195,7 @@ class DoubleQueueStore(SidePair):
             return
         self._closed = True
         failures: list[Exception] = []
-        with ExitStack() as stack:  # whatever ends the wait for the attendant, or for a side
+        with ExitStack() as stack:  # so that an error leaves no side open
             for side in reversed(self._sides.values()):
                 stack.callback(self._close_side, side, failures)
             self._attendant.close()

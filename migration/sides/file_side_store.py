@@ -1,4 +1,4 @@
-"""The file queues as one of the two sides: with tags in the index."""
+"""The file queues as one of the two sides, with tags in the index."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class FileSideStore(FileQueueStore):
         clock: Clock,
         progress: Progress,
     ) -> None:
-        """Like FileQueueStore; takes over `lookup`, the records of the log."""
+        """Like FileQueueStore. `lookup`: reads records of the log; closed with the side."""
         self._lookup = lookup
         self._tags_from = options.index_tags_from
         super().__init__(
@@ -50,11 +50,11 @@ class FileSideStore(FileQueueStore):
         )
 
     def dispatch(self, requests: Sequence[DispatchRequest], end_offset: int) -> None:
-        """See FileQueueStore. Tags are indexed as well, if the layout says so."""
+        """See FileQueueStore. Also indexes tags if the layout says so."""
         super().dispatch(self._with_tags(requests), end_offset)
 
     def _with_tags(self, requests: Sequence[DispatchRequest]) -> Sequence[DispatchRequest]:
-        """The requests with their tags among the keys, as far as the index still accepts them."""
+        """The requests with their tags added to the keys, if the index does not have them yet."""
         if self._tags_from is None:
             return requests
         first = max(self._tags_from, -1 if self._index_is_stale else self._index.end_offset)
@@ -69,7 +69,7 @@ class FileSideStore(FileQueueStore):
         return tagged
 
     def missing_tag(self, request: DispatchRequest) -> str | None:
-        """The record's tag if the index should have it and does not."""
+        """The record's tag if the index should have it, but does not."""
         if self._tags_from is None or not _may_be_tagged(request, self._tags_from):
             return None
         (tag,) = self._lookup.tags([request])
@@ -83,7 +83,7 @@ class FileSideStore(FileQueueStore):
         return [
             topic
             for topic in self._queues.topics()
-            # RocketMQ's own database lies here as well; it has no queues.
+            # RocketMQ's own database is here, too; it is no topic.
             if self._queues.queue_ids(topic) or not any((self._queues.root / topic).iterdir())
         ]
 
@@ -130,14 +130,12 @@ class FileSideStore(FileQueueStore):
 
 
 def _may_be_tagged(request: DispatchRequest, first: int) -> bool:
-    """Whether its record is at or above `first`, and may have a tag that is indexed.
-
-    A record of a deleted topic counts for its first light queue, and nothing of it is indexed.
-    """
+    """Whether the record is at or above `first`, and may have a tag to index. Records of deleted
+    topics have none: only their light queues count."""
     topic, _, _, physical_offset, _, tag_code = request[:6]
     return bool(tag_code) and physical_offset >= first and not is_light(topic)
 
 
 def _with_key(request: DispatchRequest, key: str) -> DispatchRequest:
-    """The request with one more key; `_replace` takes three times as long."""
+    """The request with one more key. Not with `_replace`, which takes three times as long."""
     return DispatchRequest(*request[:7], (*request.keys, key), *request[8:])

@@ -43,7 +43,7 @@ class SideOpener:
         databases: PlainDatabases,
         progress: Progress,
     ) -> None:
-        """`databases`: the open database, which the RocksDB side is a part of."""
+        """`databases`: the open database; the RocksDB side is a part of it."""
         self._config = config
         self._clock = clock
         self._directory = directory
@@ -51,21 +51,21 @@ class SideOpener:
         self._progress = progress
 
     def open(self, name: SideName, state: MigrationState) -> SideStore:
-        """The side as on disk, empty if it does not exist. Raises StoreError."""
+        """Open the side; create an empty one if it does not exist. Raises StoreError."""
         if name is SideName.ROCKSDB:
             return self.rocksdb()
         return self.files(state)
 
     def rocksdb(self) -> KvConsumeQueueStore:
-        """The queues in the database, unchanged."""
+        """The queues in the database."""
         return self._databases.lend_queues()
 
     def maintain(self) -> None:
-        """Periodic work, every second, also while the database has no queues."""
+        """Periodic work of the database, called every second."""
         self._databases.maintain()
 
     def files(self, state: MigrationState) -> FileSideStore:
-        """Raises StoreFormatError for a damaged checkpoint of the files."""
+        """Open the file queues. Raises StoreFormatError if their checkpoint is damaged."""
         opened = open_files(
             self._directory,
             self._config.segment_bytes,
@@ -73,18 +73,19 @@ class SideOpener:
             self._clock,
             self._progress,
         )
-        # Its being there says that there are file queues, also while no message is in them. Only
+        # The directory shows that there are file queues, even without messages. Only
         # now: files that were removed are derived again, whatever their checkpoint says.
         make_directory(self._directory.consumequeue)
         return opened
 
     def remove(self, name: SideName) -> None:
-        """Remove everything of a closed side. Repeatable; a crash leaves a part, or nothing."""
+        """Remove all files of a closed side. Repeatable; a crash may leave a part."""
         root = self._directory.root
         if name is SideName.ROCKSDB:
             self._databases.clear_queues()
             return
-        # Its checkpoint last: while it exists, remaining files are not mistaken for RocketMQ's.
+        # The checkpoint is removed last: without it, remaining files would be mistaken for
+        # RocketMQ's.
         for directory in (QUEUE_DIRECTORY, INDEX_DIRECTORY, TRASH_DIRECTORY):
             _remove_tree(root / directory)
         (root / CHECKPOINT_FILE).unlink(missing_ok=True)
@@ -121,7 +122,7 @@ def open_files(
 
 
 def file_options(layout: FileLayout) -> FileQueueOptions:
-    """The sizes of files in the form of the file queues."""
+    """The layout as settings of the file queues."""
     return FileQueueOptions(
         units_per_file=layout.units_per_file,
         index=layout.index,
@@ -130,7 +131,7 @@ def file_options(layout: FileLayout) -> FileQueueOptions:
 
 
 def _remove_tree(path: Path) -> None:
-    """Rename the tree first, so that a crash never leaves half of it under its own name."""
+    """Remove a directory. Renames it first, so that a crash leaves no part under its own name."""
     doomed = path.with_name(f"{path.name}.removed")
     shutil.rmtree(doomed, ignore_errors=True)
     if path.exists():

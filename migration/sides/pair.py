@@ -1,9 +1,9 @@
 """Two sides behind one dispatch: which are in use, and how far each is.
 
 Each side has its own watermark, the physical offset up to which it has everything. Recovery starts
-each from its own, and dispatching again what a side has changes nothing. The side that serves reads
-is required: its failure is dispatch's failure. If the other side fails it falls behind, but
-dispatch continues; the attendant is notified, and brings it up again.
+each side from its own watermark; dispatching records again changes nothing. The side that serves
+reads is required: if it fails, dispatch fails. If the other side fails, dispatch continues without
+it; the attendant is notified, and brings it up again.
 
 Invariant: a joined side has everything below `dispatched_offset`.
 """
@@ -31,15 +31,15 @@ logger = logging.getLogger(__name__)
 #: On opening, a side that is at most this far behind catches up by the replay of the log; otherwise
 #: by a backfill, while the store runs.
 JOIN_BYTES = 64 << 20
-#: One dispatch waits no longer than this for a filler.
+#: Longest wait of one dispatch for a filler, seconds.
 _HELD_BACK_MOST_S = 0.05
 
 
 class Attendant(Protocol):
-    """Brings up a side that lags. Called from dispatch and upkeep, so it must not wait for them."""
+    """Brings up a side that lags. Called from dispatch and upkeep, so it must not block on them."""
 
     def side_stopped(self, name: SideName, error: BaseException) -> None:
-        """The side failed, and falls behind."""
+        """The side failed, and is no longer dispatched to."""
         ...
 
     def look(self) -> None:
@@ -47,15 +47,15 @@ class Attendant(Protocol):
         ...
 
     def close(self) -> None:
-        """Called first when the store closes: on return no side is being filled."""
+        """Called first when the store closes. On return no side is being filled."""
         ...
 
 
 class SidePair:
     """One side or two, and the dispatch to them.
 
-    Thread: any. `_dispatching` admits one dispatch, join, or change of phase at a time; a side's
-    `filling` is taken before it, never after.
+    Thread: any. Locks: a side's `filling`, before `_dispatching`, which admits one dispatch, join
+    or change of phase at a time.
     """
 
     def __init__(
@@ -65,21 +65,21 @@ class SidePair:
         attendant: Attendant,
         log_start: int = 0,
     ) -> None:
-        """`stores` has at least the side that serves reads."""
+        """`stores` must have the side that serves reads."""
         # Constant after construction.
         self._attendant = attendant
         self._dispatching = Lock()
-        #: Share of their time that dispatching threads must wait, for a filler that would not catch
-        #: up otherwise; from 0 to below 1.
+        #: Share of their time, from 0 to below 1, that dispatching threads wait, so that a filler
+        #: can catch up.
         self.brake = 0.0
         self._dispatched_s = 0.0
-        # Guarded by _dispatching; read freely.
+        # Guarded by _dispatching; may be read without it.
         self.phase = phase
-        #: Rises with each change of phase, also with one to the same.
+        #: Rises with each change of phase, even to the same phase.
         self.changes = 0
         self._sides = {name: Side(name, store) for name, store in stores.items()}
         self._held_from: dict[SideName, int] = {}  # see `hold_log`
-        # Names that ended since the last dispatch, and where: of what that dispatch begins with.
+        # Names deleted since the last dispatch, and the positions of their deletion.
         self._ended: list[tuple[str, int]] = []
         for side in self._sides.values():
             side.joined = side.name is phase.serving
@@ -114,17 +114,15 @@ class SidePair:
         return side is not None and side.joined
 
     def attach(self, name: SideName, store: SideStore) -> Side:
-        """Add a side, behind the others; a backfill brings it up and joins it.
-
-        Replaces one with the same name, which must be closed.
-        """
+        """Add a side that lags; a backfill brings it up and joins it. Replaces one with the same
+        name, which must be closed."""
         with self._dispatching:
             side = Side(name, store)
             self._sides = {**self._sides, name: side}
             return side
 
     def detach(self, name: SideName) -> SideStore:
-        """Remove a side, which the caller must close. It must not be required any more."""
+        """Remove a side that is not required. The caller must close it."""
         with self._dispatching:
             side = self._sides[name]
             self._sides = {other: each for other, each in self._sides.items() if other is not name}
@@ -133,20 +131,18 @@ class SidePair:
             return side.store
 
     def change_phase(self, make: Callable[[], Phase]) -> None:
-        """At a dispatch boundary, set the phase to what `make` returns.
+        """Set the phase to what `make` returns, between two dispatches.
 
-        The work of `make`, such as writing the state to disk, completes before anything else is
-        dispatched; if it raises, nothing changes.
+        `make` may write the state to disk; nothing is dispatched meanwhile. If it raises, nothing
+        changes.
         """
         with self._dispatching:
             self.phase = make()
             self.changes += 1
 
     def join(self, name: SideName, fill_rest: Callable[[int, int], None]) -> None:
-        """From now on live dispatch feeds the side.
-
-        `fill_rest(start, end)` dispatches the remaining part to it, while everything else waits.
-        """
+        """Include the side in live dispatch. `fill_rest(start, end)` must first dispatch the
+        remaining part to it; everything else waits meanwhile."""
         side = self._sides[name]
         with side.filling, self._dispatching:
             fill_rest(side.store.dispatched_offset, self._dispatched)
@@ -155,7 +151,7 @@ class SidePair:
             side.joined = True
 
     def hold_log(self, name: SideName, start: int | None) -> None:
-        """Hold the log from `start` on, which a filler of the side still has to read; None to
+        """Keep the log from `start` on, because a filler of the side still has to read it; None to
         release it."""
         with self._dispatching:
             if start is None:
@@ -164,7 +160,7 @@ class SidePair:
                 self._held_from[name] = start
 
     def still_needed(self) -> int:
-        """Physical offset at and above which parts of the log still have to be read."""
+        """Physical offset from which on the log must be kept for fillers."""
         held = self._held_from
         return min([self._dispatched, *held.values()])
 
@@ -173,20 +169,20 @@ class SidePair:
         return side.name is self.phase.serving
 
     def _usable(self) -> list[Side]:
-        """Sides that have not failed, the required one first: if it raises, nothing else is
-        done."""
+        """Sides that have not failed, the required one first, so that nothing else is done if it
+        raises."""
         found = [side for side in self._sides.values() if side.failure is None]
         return sorted(found, key=lambda side: not self.is_required(side))
 
     def keep_out(self, name: SideName, reason: str) -> None:
-        """On opening: the side was stopped before, and stays stopped until an operator resumes."""
+        """Leave out a side that was stopped before the opening, until an operator resumes."""
         side = self._sides[name]
         side.failure = StoreError(reason)
         side.joined = False
         self._dispatched = self._least_joined()
 
     def stop_side(self, side: Side, error: BaseException) -> None:
-        """Leave the side behind; dispatch continues without it."""
+        """Stop dispatching to the side. Dispatch continues without it."""
         if side.failure is not None:
             return
         side.failure = error
@@ -205,11 +201,10 @@ class SidePair:
         action: Callable[[Side], None],
         on_busy: Callable[[Side], None] | None = None,
     ) -> None:
-        """Run `action` on every usable side; if one that is not required fails, it is stopped.
+        """Run `action` on every usable side. A side that fails is stopped unless it is required.
 
-        A busy side has not failed: `on_busy` is called for it if it is not required. Without
-        `on_busy` the caller gets the error, and repeats everything, so the action must be
-        repeatable.
+        A busy side has not failed: if it is not required, `on_busy` is called. Without `on_busy`
+        the error is raised, and the caller repeats everything, so the action must be repeatable.
         """
         for side in self._usable():
             if self.is_required(side):
@@ -245,22 +240,23 @@ class SidePair:
             self._hold_back()
 
     def delete_topic(self, topic: str, physical_offset: int) -> None:
-        """See ConsumeQueueStore: on both sides. A side that is being filled is skipped, because its
-        filler reaches the record that deletes the topic."""
+        """See ConsumeQueueStore. Skips a side that is being filled: its filler will reach the
+        record of the deletion."""
         with self._dispatching:
             if (topic, physical_offset) not in self._ended:
                 self._ended.append((topic, physical_offset))
             self._on_joined(lambda store: store.delete_topic(topic, physical_offset))
 
     def _on_joined(self, action: Callable[[SideStore], None]) -> None:
-        """Must hold `_dispatching`. Raises what the required side raises."""
+        """Run `action` on joined sides. Must hold `_dispatching`. Raises what the required side
+        raises."""
         action(self._sides[self.phase.serving].store)
         other = self._sides.get(self.phase.serving.other)
         if other is not None and other.joined:
             try:
                 action(other.store)
             except StoreBusyError as error:
-                # It lags from here on; the backfill looks for that and brings it up.
+                # It lags from here on, until the backfill brings it up.
                 other.joined = False
                 logger.warning("the %s side lags: %s", other.name.value, error)
             except Exception as error:  # noqa: BLE001 - not the broker's failure

@@ -1,4 +1,4 @@
-"""One of the two stores of queues behind a double write, and its additional methods."""
+"""One of the two stores of queues behind a double write."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class SideStore(ConsumeQueueStore, Protocol):
-    """A ConsumeQueueStore that lists its content."""
+    """A ConsumeQueueStore that can list its content."""
 
     def names(self) -> list[str]:
-        """Every topic and light queue that it has anything of, even without messages."""
+        """Every topic and light queue that has rows or files, even without messages."""
         ...
 
     def last_units(self) -> Iterator[tuple[str, int, int, int]]:
@@ -59,7 +59,7 @@ class IngestingStore(SideStore, Protocol):
 
 
 class Side:
-    """A side in use. Its fields are guarded by the double store's lock, and read freely."""
+    """A side in use. Fields are guarded by the double store's lock, and may be read without it."""
 
     def __init__(self, name: SideName, store: SideStore) -> None:
         # Constant after construction.
@@ -67,16 +67,16 @@ class Side:
         self.store = store
         #: Held while a filler reads a piece of the log and writes it here.
         self.filling = threading.RLock()
-        #: Live dispatch feeds it.
+        #: Whether live dispatch includes it.
         self.joined = False
-        #: Why it was detached, until an operator resumes it.
+        #: Why it was stopped; None once an operator resumes it.
         self.failure: BaseException | None = None
-        #: It is being opened again, or could not be: nothing can be read of it.
+        #: It is being reopened, or could not be: reads are impossible.
         self.is_closed = False
 
     def close(self) -> None:
-        """Close its store; the side stays. Repeatable. Raises what closing raises, after it is
-        done."""
+        """Close the store, but keep the side. Repeatable. Raises what closing raises; the store is
+        closed nevertheless."""
         self.is_closed = True
         with self.filling:  # a running filler ends first
             self.store.close()

@@ -1,4 +1,4 @@
-"""The pipeline: a store's log, queues and messages on Spark.
+"""The Spark pipeline: a store's log, queues and messages on Spark.
 
 Rooms: source/ (data sources for `spark.read.format`), queues/ (queues on disk), verify/, jobs/.
 Only this package uses Spark and Arrow; migration/columnar decodes the log. A Python worker imports

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from migration.columnar import Ints, LogRange, ReadOptions, RecordBlock, Strings
 
-#: A bit of the sys flag; see kvcq_client/format.
+#: A bit of sys_flag; see kvcq_client/format.
 _COMPRESSED = 0x1
 
 
@@ -38,7 +38,7 @@ def read_batches(
 
 
 def column_of(block: RecordBlock, field: pa.Field) -> pa.Array:
-    """The column with that name and type; Arrow has more than one name for elements of lists."""
+    """The column of the field, with its type. A cast unifies names of list elements in Arrow."""
     made = _MAKERS.get(field.name)
     if made is None:
         wide = getattr(block, field.name)
@@ -62,8 +62,8 @@ def batch_of(schema: pa.Schema, count: int, columns: Mapping[str, Any]) -> pa.Re
 def to_binary(strings: Strings) -> pa.BinaryArray:
     """The same strings, which must ascend in their buffer and not overlap.
 
-    One Arrow buffer with a boundary at every start and every end, of which every second element is
-    taken, so that Arrow copies all of them in one loop.
+    Builds one Arrow array with a boundary at every start and end, and takes every second element,
+    so that Arrow copies all strings in one loop.
     """
     count = len(strings)
     if not count:
@@ -114,13 +114,13 @@ def _keys(block: RecordBlock) -> pa.Array:
 
 
 def _lists(rows: Ints, values: pa.Array, count: int) -> pa.ListArray:
-    """`count` lists; values[i] is in the list rows[i]; rows ascend."""
+    """`count` lists: values[i] is in list rows[i]. `rows` must ascend."""
     offsets = np.searchsorted(rows, np.arange(count + 1)).astype(np.int32)
     return pa.ListArray.from_arrays(pa.array(offsets), values)
 
 
 def _hosts(packed: Strings) -> pa.Array:
-    """There are few hosts and many records, so each host is formatted once."""
+    """Hosts as text. Each is formatted once, because there are few hosts and many records."""
     encoded = to_binary(packed).dictionary_encode()
     texts = []
     for raw in encoded.dictionary.to_pylist():
@@ -130,12 +130,12 @@ def _hosts(packed: Strings) -> pa.Array:
 
 
 def _body(block: RecordBlock) -> pa.Array:
-    """Decompressed if its producer compressed it; null if that fails."""
+    """The bodies, decompressed if needed; null if that fails."""
     stored = to_binary(block.strings("stored_body"))
     compressed = np.flatnonzero(block.sys_flag & _COMPRESSED)
     if not len(compressed):
         return stored
-    # Imported late: a task without such bodies does not need the service's client.
+    # Imported here, because tasks without such bodies do not need the client.
     from kvcq_client.format import BodyError, decompress
 
     bodies = stored.to_pylist()
@@ -148,14 +148,14 @@ def _body(block: RecordBlock) -> pa.Array:
 
 
 def _properties(block: RecordBlock) -> pa.Array:
-    """Properties except those that the store fills in. In Python, record by record."""
+    """Properties except those that the store fills in. Slow: a Python loop over records."""
     texts = to_text(block.strings("properties_raw")).to_pylist()
     found = (decode_properties(text).items() for text in texts)
     items = [[item for item in one if item[0] not in OWN_PROPERTIES] for one in found]
     return pa.array(items, COMMITLOG.field("properties").type)
 
 
-#: Makers of columns that are not simply an array of numbers of the block.
+#: Functions for columns that are not just an array of numbers of the block.
 _MAKERS: dict[str, Callable[[RecordBlock], pa.Array]] = {
     "topic": lambda block: to_text(block.strings("topic")),
     "timestamp": lambda block: pa.array(block.store_time_ms).cast(pa.timestamp("ms", "UTC")),

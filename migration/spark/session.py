@@ -1,8 +1,7 @@
 """One small, quiet Spark session per process.
 
-A JVM takes its heap and options only at its start, so everything that matters is set before that:
-Java, memory, log configuration, and the module path of the Python workers. Spark never runs in the
-broker's process, only in that of the command, or of a test.
+A JVM reads its options only at its start, so these are set before: Java, memory, log configuration,
+and the module path of Python workers. Spark never runs in the server's process.
 
 Thread: start and stop from one thread; a started session may be used from any.
 """
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-#: spark.log.level does not affect lines logged before it is read. An error that ends a task is also
-#: raised in the driver, so it is only reported there.
+#: A file, because spark.log.level does not affect lines logged before it is read. Errors of tasks
+#: are not logged, because the driver raises them.
 _LOG4J = """\
 status = off
 rootLogger.level = error
@@ -56,7 +55,7 @@ class SparkSettings:
     driver_memory: str = "1g"
     shuffle_partitions: int = 8
     java_home: Path | None = None
-    scratch: Path | None = None  # shuffle and spill files; a temporary directory when None
+    scratch: Path | None = None  # shuffle and spill files; None: a temporary directory
     jvm_options: str = ""
     conf: Mapping[str, str] = field(default_factory=dict)
 
@@ -67,10 +66,11 @@ class SparkSettings:
 
 @contextmanager
 def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
-    """A session for the length of the block; its scratch files are removed with it.
+    """A session with kvcq's data sources, until the end of the block. Its scratch files are removed
+    then; its JVM ends with this process.
 
-    It has our data sources. Its JVM ends with this process. Raises PipelineError if the process
-    already has a session, SparkMissingError without PySpark, JavaNotFoundError without a Java.
+    Raises PipelineError if the process already has a session, SparkMissingError without PySpark,
+    JavaNotFoundError without a Java.
     """
     require_packages()
     from pyspark.sql import SparkSession
@@ -87,7 +87,7 @@ def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
         for name, value in session_conf(settings, Path(work)).items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()
-        # An analysis error would print its whole query context as JSON, beside the exception.
+        # Otherwise an analysis error also logs its whole query context as JSON.
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         try:
             register_sources(session)
@@ -109,7 +109,7 @@ def session_conf(settings: SparkSettings, work: Path) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.warehouse.dir": str(work / "warehouse"),
-        # Off by default, and then a reader that offers push-down makes the query fail.
+        # Off by default; then a query on a reader that supports push-down fails.
         "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
@@ -134,7 +134,7 @@ def require_packages() -> None:
 
 
 def _prepare_environment(settings: SparkSettings) -> None:
-    """Set the environment for the JVM and the workers, which later changes would not reach."""
+    """Set the environment for the JVM and the workers, which only read it at their start."""
     os.environ["JAVA_HOME"] = str(make_shim(find_java(settings.java_home)))
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if settings.is_local:
@@ -144,7 +144,7 @@ def _prepare_environment(settings: SparkSettings) -> None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     source_root = str(import_root(__name__))
     if "site-packages" not in Path(source_root).parts:
-        # A source checkout: the workers import us from here, under whatever directory they run.
+        # A source checkout: workers import this package from here, in any working directory.
         known = [part for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
         if source_root not in known:
             os.environ["PYTHONPATH"] = os.pathsep.join([source_root, *known])

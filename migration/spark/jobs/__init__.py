@@ -1,4 +1,4 @@
-"""The jobs of `kvcq spark` and notebooks on a store's directory, as functions of a session."""
+"""Jobs on a store's directory, for `kvcq spark` and notebooks, as functions of a session."""
 
 from migration.spark.jobs.deliveries import read_deliveries, read_events, read_lag
 from migration.spark.jobs.on_stores import choose, rebuild, verify

@@ -1,8 +1,8 @@
-"""What shared groups did with messages, as DataFrames from a log: deliveries, and their events.
+"""Deliveries to shared groups, and their events, as DataFrames from a log.
 
 The log is that of a store, running or not, or of a backup: `path` as for the source `commitlog`.
-Anyone who may read these files may read this. It goes back as far as the log does: for messages
-that were received before that, only later events are known.
+Whoever can read these files can read the deliveries. Events before the log's start are unknown, so
+messages received before that only have later events.
 
 `read_events`: a row for each message and event.
 
@@ -16,8 +16,8 @@ that were received before that, only later events are known.
 | time_ms         | bigint  | when its record was stored, ms since 1970                           |
 | until_ms        | bigint  | until when other members cannot receive it; null as above           |
 | physical_offset | bigint  | of the record of the event                                          |
-| topic_life      | bigint  | records of that name below it in the log belong to an earlier       |
-|                 |         | topic; 0: there was none                                            |
+| topic_life      | bigint  | records below this physical offset belong to an earlier topic of    |
+|                 |         | that name; 0: there was none                                        |
 | group_life      | bigint  | the same for the group                                              |
 
 `read_deliveries`: a row for each message that a group received.
@@ -29,8 +29,8 @@ that were received before that, only later events are known.
 | given_back, held_on | bigint | how often                                                         |
 | first_ms, last_ms | bigint | when it was delivered first, and last                               |
 | outcome           | string | acknowledged, dead, gone, damaged; null while it is in flight or    |
-|                   |        | waits for redelivery. What a reset goes back to keeps its outcome   |
-|                   |        | until it is delivered again                                         |
+|                   |        | waits for redelivery. After a reset messages keep their outcome     |
+|                   |        | until they are delivered again                                      |
 | done_ms           | bigint | when that was                                                       |
 | stored_ms         | bigint | when the message was stored; null if it has left the log            |
 | waited_ms         | bigint | from then to the first delivery: lag from the message's view        |
@@ -83,7 +83,7 @@ _MESSAGE = ["topic", "queue_id", "queue_offset", "topic_life"]
 _DELIVERY = ["group", *_MESSAGE, "group_life"]
 _ROWS = 65_536
 
-#: Names of topics, or groups -> physical offsets at which they ended, rising.
+#: Topic or group to the physical offsets of its deletions, ascending.
 Lives = dict[str, list[int]]
 
 
@@ -137,11 +137,11 @@ def read_deliveries(spark: SparkSession, path: Path | str) -> DataFrame:
 
 
 def read_lag(spark: SparkSession, path: Path | str) -> DataFrame:
-    """A row for each group and topic that it has received from: `messages` of the topic in the log;
-    those that are `done`, `open` (delivered, not done) and `never` delivered; and `oldest_ms`, the
-    store time of the oldest one that is not done.
+    """A row for each group and topic that it has received from: number of `messages` of the topic
+    in the log; of these, `done`, `open` (delivered, not done) and `never` delivered; and
+    `oldest_ms`, the store time of the oldest one that is not done.
 
-    Messages that a filter of the group excluded, or a reset passed over, count as never delivered.
+    Messages that a filter excluded, or a reset skipped, count as never delivered.
     """
     from pyspark.sql import functions as F
 
@@ -169,7 +169,7 @@ def read_lag(spark: SparkSession, path: Path | str) -> DataFrame:
 
 
 def _lives(state: DataFrame) -> tuple[Lives, Lives]:
-    """Deletions of topics and of groups, which are few compared with everything else."""
+    """Deletions of topics and groups. On the driver, because they are few."""
     schema = pa.schema(
         [("kind", pa.string()), ("name", pa.string()), ("physical_offset", pa.int64())]
     )
@@ -191,7 +191,7 @@ def _lives(state: DataFrame) -> tuple[Lives, Lives]:
 
 
 def _life(ends: Mapping[str, list[int]], name: str, at: int) -> int:
-    """The last deletion of the name before that position in the log; 0 if there is none."""
+    """Physical offset of the last deletion of the name before `at`; 0 without one."""
     before = ends.get(name)
     number = bisect_left(before, at) if before else 0
     return before[number - 1] if before and number else 0

@@ -1,4 +1,4 @@
-"""The messages of a log that a consumer could read, as a DataFrame for export and report."""
+"""The messages of a log that a consumer could read, as a DataFrame."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MessageChoice:
     end_ms: int | None = None
     log_end: int | None = None  # physical offset to stop at
     liveness: Liveness = ALL_LIVE
-    skip_damaged: bool = False  # continue at the next record that can be found
+    skip_damaged: bool = False  # continue at the next record
 
 
 def read_messages(spark: SparkSession, choice: MessageChoice, columns: list[str]) -> DataFrame:

@@ -1,8 +1,8 @@
 """Jobs on the directory of a store, as functions of a Spark session; `export` is beside them.
 
-Any classic session works: a notebook's, that of a program under spark-submit, or one from
-`session.spark_session`. `pyspark_kvcq` exports them all. The executors need this package, and the
-store's directory under the same path, since they map its log.
+Any classic session works: of a notebook, of spark-submit, or from `session.spark_session`.
+`pyspark_kvcq` exports these functions. The executors need this package, and the store's directory
+under the same path, because they map its log.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def choose(
 
 
 def _of_users(liveness: Liveness, named: Sequence[str]) -> Liveness:
-    """Without the system's own topics, unless one is named."""
+    """The liveness without system topics, except those in `named`."""
     found = liveness.topics or {}
     kept = {name: at for name, at in found.items() if name != STATE_TOPIC or name in named}
     return replace(liveness, topics=kept)

@@ -1,7 +1,7 @@
 """The executors' work in a rebuild: log ranges in, sorted files out.
 
-Between the two kinds of tasks, rows travel in packs: all rows of one block of records for one file
-are one pickled value. Spark then moves a few large values, which avoids the JVM's cost per row,
+Between the two kinds of tasks, rows are sent in packs: all rows of one block of records for one
+file are one pickled value. So Spark moves a few large values. The cost per row in the JVM would be
 most of the cost of a shuffle.
 """
 
@@ -55,7 +55,7 @@ class RebuildTask(NamedTuple):
     liveness: Liveness
     cuts: KeyCuts
     options: ReadOptions
-    directory: str  # directory for the files, the same on all executors
+    directory: str  # directory for the files; the same path on all executors
 
 
 def pack_ranges(task: RebuildTask, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -91,7 +91,7 @@ def write_files(task: RebuildTask, batches: Iterable[pa.RecordBatch]) -> Iterato
             packs[part].append(pack)
     for part in sorted(packs):
         rows = list(map(pickle.loads, packs.pop(part)))
-        # A task that runs again writes under another name, so no incomplete file is read.
+        # A repeated task uses another name, so no incomplete file is ever used.
         name = f"{part:05d}-{uuid.uuid4().hex}.sst"
         if part < task.cuts.unit_ranges:
             units = write_units(Path(task.directory) / f"units-{name}", rows)

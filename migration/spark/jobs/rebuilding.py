@@ -57,11 +57,11 @@ if TYPE_CHECKING:
     from kvcq.engine import KvEngine
     from store.consume_queue import LastUnit
 
-#: The content of a directory of files, for the program that ingests them.
+#: Name of the file that describes the sorted files, for `kvcq migrate ingest`.
 MANIFEST = "manifest.json"
-#: A reading task takes this much of a segment.
+#: Bytes of a segment for one reading task.
 PARTITION_BYTES = 64 << 20
-#: A writing task holds all rows of its file in memory, some 200 bytes each.
+#: Rows of one file. A writing task has all of them in memory, about 200 bytes each.
 ROWS_PER_FILE = 1_000_000
 
 
@@ -70,11 +70,11 @@ class RebuildSettings:
     """What to read, and where to write files."""
 
     log: Path  # directory of the segments
-    output: Path  # made if it is missing; on the file system of the database, so files can be moved
-    begin: int | None = None  # a record begins here; the start of the log when None
-    end: int | None = None  # physical offset to stop at; the end of the log when None
+    output: Path  # created if missing; on the database's file system, so that files can be moved
+    begin: int | None = None  # beginning of a record; None: the log's start
+    end: int | None = None  # physical offset to stop at; None: the log's end
     liveness: Liveness = ALL_LIVE
-    ends: Sequence[LastUnit] = ()  # of queues that may have no record in the log any more
+    ends: Sequence[LastUnit] = ()  # of queues whose records may all have left the log
     read: ReadOptions = DEFAULTS
     partition_bytes: int = PARTITION_BYTES
     rows_per_file: int = ROWS_PER_FILE
@@ -98,7 +98,7 @@ class RebuildResult:
         return [file.path for file in self.files if file.family == family]
 
     def as_json(self) -> dict[str, Any]:
-        """For machines; paths by family, in the order to ingest them."""
+        """The result for JSON: paths by family, in the order to ingest them."""
         return {
             "queues": self.queues,
             "units": self.units,
@@ -146,7 +146,7 @@ def rebuild(
             found = apart.mapInArrow(partial(write_files, task), struct_of(FILES)).collect()
         files = [pickle.loads(row.file) for row in found]
         for file in files:
-            ends.join(file.ends)  # a queue that was cut has ends in two files
+            ends.join(file.ends)  # a queue may be in several files
     # Queues whose last message has left the log continue at their last offsets.
     for topic, queue_id, queue_offset, physical_offset in settings.ends:
         if physical_offset < layout.start:
@@ -191,11 +191,11 @@ def ingest(engine: KvEngine, result: RebuildResult, *, move: bool = True) -> Non
 
 
 def replace_queues(root: Path, result: RebuildResult) -> None:
-    """Give the stopped store in `root`, which the caller must have locked, queues from the files;
-    its state is kept.
+    """Replace the queues of the stopped store in `root` by the files; its state is kept. The caller
+    must hold the store's lock.
 
-    The old database is removed last. A crash leaves it, or one without queues, which the store
-    rebuilds from the log. Raises EngineFailedError, StoreFormatError.
+    The old database is removed last. A crash leaves the old database, or one without queues, which
+    the next opening rebuilds from the log. Raises EngineFailedError, StoreFormatError.
     """
     directory = StoreDir(root)
     with closing(SegmentSet.load(directory.commitlog, result.segment_bytes)) as segments:

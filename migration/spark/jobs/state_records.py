@@ -1,4 +1,4 @@
-"""Reads state records of a log in Spark: the single walk behind the tables here."""
+"""Reads state records of a log in Spark."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read_log(
 
 
 def entries_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Entry, int, int]]:
-    """Each entry, with the position of its record, and when it was stored."""
+    """Yield each entry, with physical offset and store time (ms) of its record."""
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in _STATE)
         for at, time_ms, body in zip(*columns, strict=True):

@@ -1,4 +1,4 @@
-"""The parts of a store directory, ours or RocketMQ's, that the pipeline reads."""
+"""The parts of a store directory, kvcq's or RocketMQ's, that the pipeline reads."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class StoreParts:
 
 
 def find_parts(root: Path) -> StoreParts:
-    """Raises LogLayoutError if it is not a store, StoreFormatError if it is damaged."""
+    """The parts in `root`. Raises LogLayoutError if it is not a store, StoreFormatError if it is
+    damaged."""
     kind, identity = inspect(root)
     if kind not in (DirKind.OURS, DirKind.ROCKETMQ):
         raise LogLayoutError(f"{root}: is not a store")
@@ -67,13 +68,11 @@ def find_parts(root: Path) -> StoreParts:
 
 @contextmanager
 def locked(parts: StoreParts) -> Iterator[None]:
-    """A context that keeps the store's own process out.
-
-    RocketMQ uses the same lock. Raises StoreLockedError.
-    """
+    """Hold the lock of a kvcq store in the block; of RocketMQ's stores none. Raises
+    StoreLockedError."""
     identity = parts.identity
     if identity is None:
-        yield  # RocketMQ's: taking the lock would make the directory ours
+        yield  # opening RocketMQ's directory would make it a kvcq store
         return
     with closing(StoreDir.open(parts.root, identity.segment_bytes, SystemClock())):
         yield
@@ -88,12 +87,12 @@ def uses_database(parts: StoreParts) -> bool:
 def read_liveness(parts: StoreParts) -> Liveness:
     """Which topics are live, according to the whole log; the store may be running.
 
-    For RocketMQ's stores that follows from log and queue files, as in a takeover: one pass over the
-    log, on this machine. Raises EngineFailedError, MigrationStateError, StoreFormatError, and
-    LogLayoutError if it cannot be determined.
+    For RocketMQ's stores it is computed from log and queue files, as when one is taken over: one
+    pass over the log, on this machine. Raises EngineFailedError, MigrationStateError,
+    StoreFormatError, and LogLayoutError if it cannot be determined.
     """
     if parts.identity is None:
-        # Late: a worker imports this room for each rebuild, and needs no plan.
+        # Imported here, because workers of a rebuild import this room and need no plan.
         from migration.plan import find_what_lives
 
         topics, lives = find_what_lives(parts.root, no_progress)
@@ -106,17 +105,15 @@ def read_liveness(parts: StoreParts) -> Liveness:
         state = KvStateStore(engine)
         view = StateView(state, lambda: 0)
         for at, end, entries in state_records(engine, segments, parts.identity.base_offset):
-            if at >= state.point:  # not in the rows, because the store runs or was killed
+            if at >= state.point:  # not in the rows yet: the store runs, or was killed
                 view.append(entries, at, end)
             ended.update({each.topic: at for each in entries if isinstance(each, TopicEnded)})
         return liveness_of(view.tables, ended)
 
 
 def read_ends(parts: StoreParts, liveness: Liveness) -> list[LastUnit]:
-    """The ends of live queues whose last message has left the log, as far as the database has them.
-
-    Empty for RocketMQ's stores. Raises EngineFailedError, StoreFormatError.
-    """
+    """The ends of live queues whose last message has left the log, from the database. Empty for
+    RocketMQ's stores. Raises EngineFailedError, StoreFormatError."""
     if parts.identity is None:
         return []
     with _database_of(parts) as engine, _segments_of(parts) as segments:
@@ -126,7 +123,7 @@ def read_ends(parts: StoreParts, liveness: Liveness) -> list[LastUnit]:
 
 @contextmanager
 def _database_of(parts: StoreParts) -> Iterator[RocksEngine]:
-    """The database of a store of ours, or one built from its newest snapshot, for reading."""
+    """The database of a kvcq store, or one built from its newest snapshot, for reading."""
     try:
         engine = RocksEngine.open_read_only(parts.root / "kvcq", DERIVED)
     except EngineFailedError as error:

@@ -49,7 +49,7 @@ _AS_THEY_ARE = (
 
 @dataclass(frozen=True)
 class ExportResult:
-    """What was written."""
+    """The result of an export."""
 
     output: Path
     messages: int
@@ -73,11 +73,11 @@ def export(
     overwrite: bool = False,
     progress: Progress = no_progress,
 ) -> ExportResult:
-    """Write the chosen messages to the directory `output`, and return their number.
+    """Write the chosen messages to the directory `output`.
 
-    With `overwrite` the content of `output` is replaced; otherwise it must be new or empty, or
-    PipelineError is raised. Complete once the file `_SUCCESS` exists; after a crash run it again
-    with `overwrite`.
+    With `overwrite` the content of `output` is replaced; otherwise PipelineError is raised unless
+    it is new or empty. The export is complete once the file `_SUCCESS` exists. After a crash, run
+    it again with `overwrite`.
     """
     from pyspark.sql import functions as F
 
@@ -93,7 +93,7 @@ def export(
         "topic",
         F.to_date(F.timestamp_millis("store_time_ms")).alias("day"),
     )
-    # Each task writes the topics and days it meets one after the other, not all at once.
+    # Sorted, so that a task has one output file open at a time.
     shaped = shaped.sortWithinPartitions("topic", "day", "physical_offset")
     with watched(spark, "export", progress):
         writer = shaped.write.partitionBy("topic", "day").option("compression", "zstd")

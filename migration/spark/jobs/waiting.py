@@ -1,8 +1,8 @@
-"""Held messages as DataFrames from a log: delayed messages, and those of transactions.
+"""Delayed messages and messages of transactions, as DataFrames from a log.
 
 The log is that of a store, running or not, or of a backup: `path` as for the source `commitlog`.
-For messages that began before the log does, only later events are known, and other columns are
-null. Times are ms since 1970.
+For messages put before the log's start, only later events are known, and other columns are null.
+Times are ms since 1970.
 
 `read_timers`: a row for each delayed message.
 
@@ -156,7 +156,7 @@ def _told(
     row_of: Callable[[Entry, int], _Row | None],
     schema: pa.Schema,
 ) -> DataFrame:
-    """A row for each relevant entry."""
+    """A row for each entry for which `row_of` returns one."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         made: list[_Row] = []

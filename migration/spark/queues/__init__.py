@@ -1,4 +1,4 @@
-"""Queues on disk, in bulk: files, or rows of a database, ours or RocketMQ's."""
+"""Queues on disk, in bulk: in files or RocksDB, kvcq's or RocketMQ's."""
 
 from migration.spark.queues.unit_files import (
     QueueFile,

@@ -1,7 +1,7 @@
 """Units of file consume queues, in bulk: `<path>/<topic>/<queue id>/<20 digits>`.
 
-Reads what is on disk, whatever the store considers the end of a queue. Zeros and blanks are not
-units and are left out; holes of a sparse file are not read.
+Reads all units on disk, including those that the store considers beyond the end of a queue. Leaves
+out zeros and blanks, and does not read holes of sparse files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class QueueFile(NamedTuple):
     queue_id: int
     path: str
     start: int  # queue offset of its first unit
-    size: int  # bytes on disk, holes left out
+    size: int  # bytes on disk, without holes
 
 
 def list_files(directory: Path) -> list[QueueFile]:
@@ -70,7 +70,7 @@ def group_files(files: list[QueueFile], max_bytes: int) -> list[list[QueueFile]]
             groups.append([])
             size = 0
         groups[-1].append(file)
-        size += max(file.size, 4096)  # opening a small file costs something as well
+        size += max(file.size, 4096)  # opening a small file has a cost, too
     return groups
 
 
@@ -82,7 +82,7 @@ def read_units(
         for begin, end in _data_ranges(opened.fileno()):
             at = begin - begin % UNIT_SIZE
             while at < end:
-                # A unit that begins in data may end in a hole: read whole units.
+                # Read whole units: one that begins in data may end in a hole.
                 count = min(_CHUNK_UNITS, -(-(end - at) // UNIT_SIZE))
                 units = unpack_units(os.pread(opened.fileno(), count * UNIT_SIZE, at))
                 if not len(units):
@@ -113,7 +113,7 @@ def _data_ranges(fd: int) -> Iterator[tuple[int, int]]:
     while at < size:
         try:
             begin = os.lseek(fd, at, os.SEEK_DATA)
-        except OSError:  # nothing but a hole up to the end
+        except OSError:  # only a hole up to the end
             return
         end = os.lseek(fd, begin, os.SEEK_HOLE)
         yield max(begin, at), end

@@ -1,7 +1,7 @@
 """Units of a consume queue in RocksDB, in bulk, from a backup or a closed database.
 
-Reads the database of this store and RocketMQ's own: their keys are the same, and RocketMQ's
-values end before the expiry stamp.
+Reads kvcq's and RocketMQ's databases: their keys are equal, and RocketMQ's values lack the expiry
+stamp at the end.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _SCAN_ROWS = 32_768
 
-#: The unit that both have.
+#: The common part of both values.
 _UNIT = np.dtype(UNIT_DTYPE.descr[:-1])
 assert _UNIT.itemsize == ROCKETMQ_UNIT_SIZE
 
@@ -55,10 +55,8 @@ class KeyRange(NamedTuple):
 
 @contextmanager
 def open_units(path: Path) -> Iterator[RocksEngine]:
-    """The database, open for reading in the block. Does not change `path`.
-
-    Raises EngineFailedError.
-    """
+    """Open the database for reading in the block. Does not change `path`. Raises
+    EngineFailedError."""
     try:
         engine = RocksEngine.open_read_only(path, DERIVED)
     except EngineFailedError:
@@ -70,7 +68,7 @@ def open_units(path: Path) -> Iterator[RocksEngine]:
 def key_ranges(engine: RocksEngine, max_units: int) -> list[KeyRange]:
     """Ranges that cover all possible keys, of about `max_units` units each.
 
-    Split by the `max` rows; a unit of a queue without one is still in some range.
+    Split by the `max` rows. Units of queues without such a row are in some range, too.
     """
     cuts: list[bytes] = []
     size = 0
@@ -79,7 +77,7 @@ def key_ranges(engine: RocksEngine, max_units: int) -> list[KeyRange]:
         if size + units <= max_units:
             size += units
             continue
-        # Cut before the queue, and inside of it as often as it takes.
+        # Cut before the queue, and inside a large queue.
         if size:
             cuts.append(unit_key(topic, queue_id, 0))
         cuts.extend(

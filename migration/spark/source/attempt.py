@@ -1,12 +1,12 @@
-"""Stores a task's rows once, however often and in whichever order its attempts send them.
+"""Stores a task's rows once, independent of the number and order of its attempts.
 
-A task that is run again gets the same rows, but after a shuffle in another order. Then its batches
-are not those that an earlier attempt stored under the same numbers, and the service rejects them.
-The attempt reads what is stored under the number, crosses those rows off its own, and continues
-after it. Two concurrent attempts do the same to each other: each number has one batch, and each row
-is in one of them.
+A repeated task gets the same rows, but after a shuffle in another order. Then its batches differ
+from those that an earlier attempt stored under the same numbers, and the service rejects them. The
+attempt reads the batch stored under that number, crosses its rows off its own, and continues with
+the next number. Concurrent attempts do the same: each number has one batch, and each row is in one
+of them.
 
-Memory: 16 bytes and a counter for each row of another attempt that has not arrived here yet.
+Memory: 16 bytes and a counter for each row of another attempt that this one has not seen yet.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Chosen(NamedTuple):
-    """What the service chooses where a row leaves it open: None. Such a row matches any choice."""
+    """Values that the service chose if the row has none. None in a row matches any choice."""
 
     queue_id: int | None
     born_time_ms: int | None
@@ -46,9 +46,9 @@ class Attempt:
         self._has_queues = has_queues
         self._has_born_times = has_born_times
         self._sequence = 0
-        #: Rows that another attempt stored and that have not come here yet.
+        #: Rows that another attempt stored and this one has not seen yet.
         self._theirs: defaultdict[bytes, Counter[Chosen]] = defaultdict(Counter)
-        #: Messages that another attempt, or an earlier one, had stored.
+        #: Number of messages that another attempt had stored.
         self.repeated = 0
 
     def put(self, messages: Sequence[Message]) -> None:
@@ -73,10 +73,8 @@ class Attempt:
                 return
 
     def finish(self, *, may_have_run_before: bool) -> int:
-        """Call after all rows. Returns the number of messages stored for the task.
-
-        Raises PipelineError if another attempt stored rows that did not arrive here.
-        """
+        """Call after all rows. Returns the number of messages stored for the task. Raises
+        PipelineError if another attempt stored rows that this one did not get."""
         strange = sum(counts.total() for counts in self._theirs.values())
         if not strange and (self.repeated or may_have_run_before):
             more = self._client.stored_batch(self._producer_id, self._sequence)
@@ -113,7 +111,7 @@ class Attempt:
         return [message for message in messages if not self._cross_off(message)]
 
     def _cross_off(self, message: Message) -> bool:
-        """Whether it is one of the other attempt's rows, which is then crossed off."""
+        """Cross the row off if another attempt stored it. Returns whether it did."""
         identity = _identity(message)
         counts = self._theirs.get(identity)
         if counts is None:
@@ -134,7 +132,7 @@ class Attempt:
 
 
 def _fitting(wanted: Chosen, counts: Counter[Chosen]) -> Chosen | None:
-    """The service's choice for such a row."""
+    """One of the choices that fit the row; None if none does."""
     for found in counts:
         if all(one in (None, other) for one, other in zip(wanted, found, strict=True)):
             return found
@@ -142,7 +140,8 @@ def _fitting(wanted: Chosen, counts: Counter[Chosen]) -> Chosen | None:
 
 
 def _identity(message: Message) -> bytes:
-    """16 bytes that identify a row, without queue and time of birth. Like `_stored_identity`."""
+    """16 bytes that identify a row, without queue and born time. Equal to `_stored_identity` of the
+    stored row."""
     properties = {name: value for name, value in (message.properties or {}).items() if value}
     return _digest(
         message.topic,

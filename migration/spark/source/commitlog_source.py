@@ -6,35 +6,34 @@
 |                      |             | backups are kept: a directory, s3://BUCKET/PREFIX, s3a:// |
 | backup               | newest      | where backups are kept: the id of one                     |
 | segmentBytes         | file size   | size every segment must have                              |
-| maxBytesPerPartition | 67108864    | a task reads this much of a segment; 0: a whole segment,  |
+| maxBytesPerPartition | 67108864    | bytes of a segment for one task; 0: a whole segment,      |
 |                      |             | which is the default in a bucket: it is fetched whole     |
 | verifyCrc            | false       | check the CRCs of every record read                       |
-| failOnCorrupt        | true        | false: go on at the next record that can be found         |
+| failOnCorrupt        | true        | false: continue at the next record                        |
 | endingOffset         | end of log  | physical offset to stop at, exclusive: the committed end  |
 | risingTime           | false       | store times never fall in this log: skip segments by time |
 | topic, queueId       | all         | only these, separated by commas                           |
 | minStoreTimeMs       | all         | only records stored at or after this time                 |
 | maxStoreTimeMs       | all         | only records stored at or before this time                |
-| minPhysicalOffset    | all         | only records that begin here or behind                    |
-| maxPhysicalOffset    | all         | only records that begin here or before                    |
+| minPhysicalOffset    | all         | only records at or above this physical offset             |
+| maxPhysicalOffset    | all         | only records at or below this physical offset             |
 | pushFilters          | false       | batch: take such limits from the query; see below         |
 | startingOffset       | earliest    | stream: earliest, latest, or where a record begins        |
-| maxBytesPerTrigger   | all         | stream: about this much of the log in one batch           |
-| failOnDataLoss       | true        | stream: segments not read yet are gone: fail, or go on    |
+| maxBytesPerTrigger   | all         | stream: about this many bytes of the log in one batch     |
+| failOnDataLoss       | true        | stream: fail if unread segments were dropped; false: skip |
 
-Columns are those of columns.py. Give `schema` the ones that are needed: only these are built.
+Columns are those of columns.py. Pass `schema` the ones that are needed: only these are built.
 
-With pushFilters, conditions of the query on topic, queue_id, store_time_ms and physical_offset do
-the same as the options, without being spelled out twice. It is off by default because of a defect
-of Spark 4.3.0 that returns wrong answers: Spark keeps what one query pushed down with the
-DataFrame, and another query on the same DataFrame reads with it (`f.where(a).union(f.where(b))`
-loses rows, and so does `f.count()` after `f.where(a).count()`). Turn it on for a DataFrame that is
-used in one query, once.
+With pushFilters, conditions of the query on topic, queue_id, store_time_ms and physical_offset work
+like the options. It is off by default because of a defect of Spark 4.3.0 that returns wrong
+results: Spark keeps the filters that one query pushed down with the DataFrame, and applies them to
+other queries on it (`f.where(a).union(f.where(b))` loses rows, and so does `f.count()` after
+`f.where(a).count()`). Turn it on for a DataFrame that is used in one query, once.
 
-The broker may append meanwhile. Without endingOffset the log ends where no record follows any
-more, damage before that is reported; what was appended but not flushed yet is seen, and is lost if
-that machine crashes. A store that lost power is opened once before, which cuts its log, or is read
-with an endingOffset.
+The server may append meanwhile. Without endingOffset, the log ends after its last record, and
+damage before that is reported. Records that are not flushed yet are included, although a crash of
+that machine loses them. After a power loss, open the store once, which cuts its log, or pass an
+endingOffset.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ DEFAULT_PARTITION_BYTES = 64 << 20
 class LogOptions(NamedTuple):
     """The options of the table above, validated."""
 
-    path: Path | str  # text: a place of backups
+    path: Path | str  # str: a place with backups
     backup_id: str | None
     segment_bytes: int | None
     max_bytes_per_partition: int
@@ -129,7 +128,7 @@ class CommitLogSource(DataSource):
 
 
 def parse_options(options: Mapping[str, str]) -> LogOptions:
-    """Raises SourceOptionError."""
+    """Parse the options. Raises SourceOptionError."""
     given = Options(options)
     starting = given.text("startingOffset", "earliest")
     if starting not in ("earliest", "latest") and not starting.isdecimal():
@@ -141,7 +140,7 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
         path=segments,
         backup_id=given.maybe_text("backup"),
         segment_bytes=given.maybe_whole("segmentBytes"),
-        # Objects in a bucket are read whole, so one task reads a segment.
+        # Objects in a bucket are fetched whole, so one task reads a segment.
         max_bytes_per_partition=given.whole(
             "maxBytesPerPartition", 0 if "://" in str(segments) else DEFAULT_PARTITION_BYTES
         ),
@@ -162,7 +161,7 @@ def parse_options(options: Mapping[str, str]) -> LogOptions:
 
 
 def _segments(path: str) -> Path | str:
-    """The directory of the segments, even if the store's was given; or a place of backups,
+    """The directory of the segments, also for a store's directory; a place with backups stays
     unchanged."""
     if keeps_backups(path):
         return path
@@ -241,7 +240,7 @@ class CommitLogStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvai
         end = self._end() if self._target is None else self._target
         if isinstance(limit, ReadMaxBytes) and end - begin > limit.max_bytes:
             layout = self._options.layout(end)
-            # Ends where a record ends, for the next batch begins there.
+            # Must be the end of a record, because the next batch begins there.
             end = min(end, advance(layout, max(begin, layout.start), limit.max_bytes))
         return {"physical_offset": max(begin, end)}
 
