@@ -1,7 +1,4 @@
-"""migration.json, its meaning for dispatch and reads, and the next step.
-
-Uses the formats.
-"""
+"""migration.json, its meaning for dispatch and reads, and the next step."""
 
 from migration.state.keeper import StateKeeper, next_step
 from migration.state.phase import BEFORE_CUTOVER, Phase, SideName

@@ -21,14 +21,13 @@ logger = logging.getLogger(__name__)
 
 
 class StateKeeper:
-    """Holds the state, and changes it durably. Thread: any. Locks: `_lock`, innermost: no other is
-    taken while it is held."""
+    """Has the state, and changes it durably. Thread: any. Locks: `_lock`, innermost."""
 
     def __init__(self, root: Path, state: MigrationState, clock: Clock) -> None:
         self.root = root
         self._clock = clock
         self._lock = Lock()
-        # Guarded by _lock; read freely.
+        # Guarded by _lock; may be read without it.
         self._state = state
 
     @property
@@ -36,7 +35,8 @@ class StateKeeper:
         return self._state
 
     def move(self, event: str, **changes: Any) -> MigrationState:  # noqa: ANN401 - fields
-        """Change the state, durably. Raises OSError; the state is then unchanged."""
+        """Change the state durably, and add the event to its history. Raises OSError; the state is
+        then unchanged."""
         with self._lock:
             state = self._state.moved(self._clock.now_ms(), event, **changes)
             write_state(self.root, state)
@@ -45,11 +45,11 @@ class StateKeeper:
             return state
 
     def stop(self, why: str | BaseException, *, unopened: str = "") -> None:
-        """Remember why a side was left behind; on a full disk only in memory.
+        """Record why a side was stopped; on a full disk only in memory. That is enough, because the
+        next opening tries the side again, and stops it again.
 
-        An error without a message is named by its class, so the reason is never empty. `unopened`:
-        the side, if it cannot be opened. Nothing depends on the disk here, because an opening tries
-        the side again, and stops it again.
+        An error without a message is recorded by its class, so the reason is never empty.
+        `unopened`: the side, if it cannot be opened.
         """
         reason = str(why) or repr(why)
         try:

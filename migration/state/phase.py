@@ -28,11 +28,11 @@ class Phase(enum.Enum):
 
     @property
     def serving(self) -> SideName:
-        """The side that serves reads. Its failure is the store's."""
+        """The side that serves reads. If it fails, the store fails."""
         return SideName.FILES if self in BEFORE_CUTOVER else SideName.ROCKSDB
 
     def uses(self, side: SideName) -> bool:
-        """Whether the side is written."""
+        """Whether the side is written to."""
         if side is SideName.FILES:
             return self is not Phase.FINISHED
         return self not in (Phase.ADOPTING, Phase.FILES)

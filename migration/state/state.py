@@ -1,4 +1,4 @@
-"""The state of a migration, in `<root>/migration.json`: its content is always true, even after a
+"""The state of a migration, in `<root>/migration.json`. It is correct at any time, even after a
 crash.
 
 | phase        | written to     | reads come from |
@@ -9,11 +9,10 @@ crash.
 | ROCKSDB      | files, RocksDB | RocksDB         |
 | FINISHED     | RocksDB        | RocksDB         |
 
-A store without the file was created by this program and only uses RocksDB. The file is replaced as
-a whole, by a rename, and fsynced; each change of phase is one replacement, so a crash leaves the
-old or the new phase. A step that creates other files does so before it (no phase is written before
-its files exist), and a step that removes files does so after it (the next opening removes again
-what a phase does not need).
+A store without the file was created by this program and only uses RocksDB. The file is replaced by
+a rename, durably. Each change of phase is one replacement, so a crash leaves the old or the new
+phase. A step creates files before the replacement, so the files of a phase exist. It removes files
+after the replacement; the next opening repeats that after a crash.
 
 One line of JSON, then its CRC-32 in hex, so that a flipped bit is detected.
 """
@@ -41,21 +40,21 @@ if TYPE_CHECKING:
 
 STATE_FILE = MIGRATION_FILE
 _VERSION = 2
-#: The routing of topics in version 1; now the phase decides for all topics.
+#: The routing of topics in version 1. Now the phase decides for all topics.
 _NO_ROUTING = {"rules": [], "default": "both"}
-#: Changes of phase that the state remembers, for people.
+#: Most events in the history.
 _HISTORY = 50
 
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """Sizes of the queue and index files; RocketMQ must use the same ones."""
+    """Sizes of queue and index files. RocketMQ must use the same."""
 
     units_per_file: int = UNITS_PER_FILE
     index_slots: int = SLOTS_PER_FILE
     index_entries: int = ENTRIES_PER_FILE
-    #: Physical offset from which on records have their tags in the index, too, as RocketMQ writes
-    #: it from 5.5 on. None: no record; also in states that older programs wrote.
+    #: Physical offset from which on the index has the tags of records, too, as in RocketMQ from 5.5
+    #: on. None: it has no tags; also in states that older programs wrote.
     index_tags_from: int | None = None
 
     @property
@@ -71,12 +70,12 @@ class VerifyResult:
     compared_units: int
     difference_count: int
     finished_ms: int
-    sides: str = ""  # the sides that differ from the log, separated by blanks
+    sides: str = ""  # sides that differ from the log, separated by blanks
 
 
 @dataclass(frozen=True, slots=True)
 class BrokenOff:
-    """Why a verification was aborted. The next one always starts over."""
+    """Why a verification was aborted. The next one starts over."""
 
     reason: str
     side: str = ""  # the side that could not be read; empty if no side is the cause
@@ -88,23 +87,23 @@ class MigrationState:
 
     phase: Phase
     layout: FileLayout = field(default_factory=FileLayout)
-    #: The phase that a change in progress leads to, while a side is being filled for it.
+    #: The phase to change to once a side is filled; None if no change is in progress.
     pending: Phase | None = None
-    #: Why a side was detached; empty if none is. `resume` continues it.
+    #: Why a side was stopped; "" if none is. `resume` brings it up again.
     stopped: str = ""
-    #: With `stopped`: the side, if it could not be opened.
+    #: The stopped side, if it could not be opened.
     unopened: str = ""
     #: Whether the broker deleted unexpired messages for space (cleanFileForciblyEnable); None if
     #: that is unknown. A setting of the store takes precedence.
     reclaim_unexpired: bool | None = None
     verified: VerifyResult | None = None
-    #: The last verification, if it broke off; None if it ended.
+    #: The last verification, if it was aborted.
     broken_off: BrokenOff | None = None
-    #: A release has begun, and only a release may continue: where the queues go, as in
-    #: `release.Home`, or empty if they stay where they are. None if no release has begun.
+    #: Set once a release has begun; then only a release may continue. Where the queues go, as in
+    #: `release.Home`; "" if they stay where they are.
     released: str | None = None
-    #: When the store is opened, messages that the broker had not delivered, in the log below this
-    #: physical offset, are taken over; None once that is done.
+    #: The next opening takes over messages that the broker had not delivered, in the log below this
+    #: physical offset. None once that is done.
     inherits: int | None = None
     #: Tables of the broker's `config/` that were taken over; None if that was not recorded.
     config: tuple[str, ...] | None = None
@@ -126,10 +125,8 @@ class MigrationState:
         return [side for side in dict.fromkeys(found) if side in in_use]
 
     def rebuilt(self, side: str) -> dict[str, Any]:
-        """Field changes when a side is rebuilt: its verification is invalidated.
-
-        What the log proved about the other side stays valid.
-        """
+        """Field changes when a side is rebuilt: results of the verification of this side are
+        discarded; those of the other side stay."""
         phase = Phase.DOUBLE_WRITE if self.phase is Phase.VERIFIED else self.phase
         verified = None
         if self.verified is not None:
@@ -183,7 +180,7 @@ def read_state(root: Path) -> MigrationState | None:
         ) from None
     if document is None:
         return None
-    # The version comes first: a newer one may have changed everything else.
+    # Check the version first: a newer one may have changed everything else.
     if document["version"] > _VERSION:
         raise MigrationStateError(
             path, f"version {document['version']}, this program knows up to {_VERSION}"
@@ -197,7 +194,7 @@ def read_state(root: Path) -> MigrationState | None:
             pending=None if pending is None else Phase(pending),
             stopped=document["stopped"],
             verified=None if verified is None else VerifyResult(**verified),
-            # Not in files of the first programs.
+            # Missing in files of the first versions.
             reclaim_unexpired=document.get("reclaim_unexpired"),
             unopened=document.get("unopened_side", ""),
             released=document.get("released"),
@@ -213,8 +210,8 @@ def read_state(root: Path) -> MigrationState | None:
 
 
 def _pending(path: Path, document: dict[str, Any]) -> str | None:
-    """The phase that is being changed to. Raises MigrationStateError for separately routed topics,
-    which are no longer supported."""
+    """The pending phase. Raises MigrationStateError for topics with their own routing, which is no
+    longer supported."""
     pending = document["pending"]
     if document["version"] > 1:
         return None if pending is None else str(pending)
@@ -229,9 +226,6 @@ def _pending(path: Path, document: dict[str, Any]) -> str | None:
 
 
 def write_state(root: Path, state: MigrationState) -> None:
-    """Replace migration.json with `state`, durably; after a crash it has the new or the old
-    content.
-
-    Raises OSError; the file is then unchanged.
-    """
+    """Replace migration.json with `state`, durably. After a crash it has the new or the old
+    content. Raises OSError; the file is then unchanged."""
     write_checked(root / STATE_FILE, {"version": _VERSION, **to_document(state)})

@@ -1,7 +1,4 @@
-"""The steps of a migration: takeover, and the steps and jobs of an open store.
-
-Uses all the rooms below: formats, files, plan, state, sides, fill.
-"""
+"""The steps of a migration: takeover, and the steps and jobs of an open store."""
 
 from migration.steps.adopting import adopt
 from migration.steps.giving_back import give_back, waits_here

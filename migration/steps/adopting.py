@@ -1,10 +1,10 @@
-"""Takes over a RocketMQ directory, which then is a store of ours in state FILES.
+"""Takes over a RocketMQ directory, which becomes a kvcq store in state FILES.
 
-Its log, queue files and index files stay as they are, except for queues and index files with a
-fault, which are rebuilt from the log. Topics and committed offsets are imported.
+Log, queue files and index files stay unchanged, except for queues and index files with faults,
+which are rebuilt from the log. Topics and committed offsets are imported.
 
-The order makes each step repeatable: migration.json says ADOPTING before anything else is written,
-and FILES when everything is done; in between only `kvcq migrate start` opens the directory.
+Repeatable: migration.json says ADOPTING before anything else is written, and FILES when everything
+is done. In between only `kvcq migrate start` opens the directory.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from migration.state import FileLayout
     from store.base import Clock, Progress
 
-#: Number of files left alone that are named.
+#: Most skipped files that are named.
 _NAMED = 5
 
 
@@ -60,10 +60,10 @@ def adopt(
 ) -> MigrationState | None:
     """Take over the store in `root`, to state FILES. Repeatable; does nothing in a later state.
 
-    `tell` is called with a line for each thing that was rebuilt or skipped. `reclaim_unexpired`:
-    what the broker did when its disk was full, if known. Returns None for a store of ours without a
-    migration. Raises StoreFormatError if the directory is not a store, LogDamageError,
-    StoreLockedError while a broker has it open. Durable on return.
+    `tell` is called with a line for everything that was rebuilt or skipped. `reclaim_unexpired`:
+    whether the broker deleted unexpired messages when its disk was full; None: unknown. Returns
+    None for a kvcq store without a migration. Raises StoreFormatError if the directory is not a
+    store, LogDamageError, StoreLockedError while a broker has it open. Durable on return.
     """
     state = read_state(root)
     kind, _ = inspect(root)
@@ -100,13 +100,12 @@ def adopt(
             raise
         held.callback(directory.close)
         _make_log_durable(directory, inventory, progress)
-        # In state FILES this directory must exist, even if all queues are still to be built from
-        # the log.
+        # Must exist in state FILES, even if all queues will be built from the log.
         make_directory(directory.consumequeue)
         _mend(directory, inventory, clock, progress)
         _seed_expired(directory, inventory, clock, progress)
         if inventory.files_are_whole:
-            os.sync()  # the broker leaves units and entries to the page cache
+            os.sync()  # the broker does not fsync units and entries
             note_whole(root, inventory.log.end, indexed=_has_index(root))
         progress("topics and groups", 0.0)
         write_falls(directory.notes, inventory.log.times.found)
@@ -130,7 +129,7 @@ def adopt(
 
 
 def _on_a_full_disk(state: MigrationState) -> list[str]:
-    """Differences that an operator of RocketMQ may not expect."""
+    """Lines about behaviour on a full disk that an operator of RocketMQ may not expect."""
     if state.reclaim_unexpired is not None:
         return []
     return [
@@ -140,7 +139,7 @@ def _on_a_full_disk(state: MigrationState) -> list[str]:
 
 
 def _what_was_done(inventory: Inventory) -> tuple[list[str], list[str]]:
-    """Rebuilt queues and index, each with its first fault; and skipped files."""
+    """Lines about rebuilt queues and index, each with its first fault, and about skipped files."""
     made: dict[str, tuple[Finding, int]] = {}
     passed_over: dict[tuple[PurePath, str], list[str]] = {}
     for finding in inventory.findings:
@@ -170,7 +169,7 @@ def _what_was_done(inventory: Inventory) -> tuple[list[str], list[str]]:
 
 
 def _config_told(inventory: Inventory) -> list[str]:
-    """What was found of the broker's topics, groups and offsets, table by table."""
+    """Lines about the broker's tables of topics, groups and offsets."""
     return [
         f"{table.path}: {table.rows} {table.holds}: {table.detail}"
         if not table.offsets
@@ -205,7 +204,7 @@ def _held_back_told(inventory: Inventory) -> list[str]:
 
 
 def _make_log_durable(directory: StoreDir, inventory: Inventory, progress: Progress) -> None:
-    """Make the surveyed log survive a power loss, so that no opening has to survey it again."""
+    """Make the log durable, so that no opening has to survey it again."""
     paths = segment_files(directory.commitlog)
     for done, path in enumerate(paths):
         progress("making the log durable", done / len(paths))
@@ -228,10 +227,8 @@ def _make_log_durable(directory: StoreDir, inventory: Inventory, progress: Progr
 def _seed_expired(
     directory: StoreDir, inventory: Inventory, clock: Clock, progress: Progress
 ) -> None:
-    """Continue queues whose end only RocketMQ's own RocksDB has.
-
-    The log has no message of them any more, and without file queues nothing else has their end.
-    """
+    """Create queues without messages in the log whose end is only in RocketMQ's own RocksDB, so
+    that their offsets continue."""
     database = own_rocksdb(directory.root)
     if inventory.log.start == 0 or database is None:
         return
@@ -252,7 +249,7 @@ def _open_files(
 
 
 def _mend(directory: StoreDir, inventory: Inventory, clock: Clock, progress: Progress) -> None:
-    """Remove queues and index files with a fault; the first opening rebuilds them from the log."""
+    """Remove queues and index files with faults. The first opening rebuilds them from the log."""
     queues = {
         (finding.topic, finding.queue_id)
         for finding in inventory.findings

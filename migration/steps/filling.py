@@ -22,10 +22,8 @@ _BUSY_WAIT_S = 0.02
 
 
 def fill(on: Migration, job: Job) -> None:
-    """Join every side, and complete a pending change of phase.
-
-    Raises JobCancelledError, and what a side raises; it is then left behind.
-    """
+    """Join every side, and complete a pending change of phase. Raises JobCancelledError, and what a
+    side raises, which is then stopped."""
     filler = Filler(on.store, on.double, job)
     _catch_up(on, filler)
     target = on.state.pending
@@ -51,13 +49,13 @@ def _catch_up(on: Migration, filler: Filler) -> None:
 
 
 def _apply(on: Migration, target: Phase, filler: Filler, job: Job) -> None:
-    """Change to the target phase at a dispatch boundary at which its sides are joined."""
+    """Change to the target phase between two dispatches, once its sides are joined."""
 
     def change() -> Phase:
         for name in filter(target.uses, SideName):
             if not on.double.is_joined(name):
                 side = on.double.side(name)
-                if side is not None and side.failure is not None:  # waiting does not help
+                if side is not None and side.failure is not None:  # waiting would not help
                     raise StoreError(f"the {name.value} side failed: {side.failure}")
                 raise StoreBusyError(f"the {name.value} side lags")
         return on.moved(f"now {target.value}", target, pending=None)
@@ -73,7 +71,7 @@ def _apply(on: Migration, target: Phase, filler: Filler, job: Job) -> None:
 
 @contextmanager
 def _stopping(on: Migration, side: Side) -> Iterator[None]:
-    """An error inside stops the side, if it serves no reads."""
+    """Stop the side if the block raises, unless the side serves reads."""
     try:
         yield
     except JobCancelledError:

@@ -1,7 +1,7 @@
 """The initial state of a store that is taken over: its topics, groups and offsets.
 
-No record of its log contains them, and state records from before the store was given back no longer
-count. So a sealed snapshot at the log's end has them.
+The log has no records of them, and state records from before an earlier release no longer count. So
+they are written to a sealed snapshot at the log's end.
 """
 
 from __future__ import annotations
@@ -45,10 +45,8 @@ _PAGE = 10_000
 
 def make_state(directory: StoreDir, inventory: Inventory, clock: Clock) -> None:
     """Write topics, with the highest known number of queues, and committed offsets to the database
-    and to a snapshot, and record that the state begins there.
-
-    Replaces what an interrupted attempt left. Durable on return.
-    """
+    and a snapshot, and record that the state begins there. Replaces the result of an interrupted
+    attempt. Durable on return."""
     for path in (directory.kvcq, directory.root / DIRECTORY):
         shutil.rmtree(path, ignore_errors=True)
     with (
@@ -76,7 +74,8 @@ def make_state(directory: StoreDir, inventory: Inventory, clock: Clock) -> None:
 
 
 def _topics(inventory: Inventory, now_ms: int) -> list[tuple[bytes, bytes]]:
-    """Their records count from the start of the log on, unless RocketMQ deleted some."""
+    """The rows of topics. Their records count from the log's start on, or from the generation that
+    is live."""
     live_from = inventory.generations.live_from
     made = (
         TopicConfig(name, count, now_ms, live_from.get(name, 0))
@@ -100,8 +99,8 @@ def _take_shared(
     offsets: list[Committed],
     inventory: Inventory,
 ) -> None:
-    """A group whose members pop continues at its offsets. Its position in its retry topics is
-    recorded for `inherit`, since here the message itself is delivered again."""
+    """Create a shared group for a popping group; it continues at its offsets. Its offsets in retry
+    topics are recorded for `inherit`, because retries redeliver the original message here."""
     entries: list[Entry] = [
         GroupMade(TAKEN_GROUP, b""),
         GroupMade(group, pack_group(settings_of(inventory.config.groups.get(group, {})))),
@@ -115,7 +114,7 @@ def _take_shared(
 
 
 def _take(state: KvStateStore, engine: RocksEngine, offsets: list[Committed], end: int) -> None:
-    """Take over everything that one group has committed."""
+    """Take over all committed offsets of one group."""
     _write([GroupMade(offsets[0].group, b""), *offsets], end, state, engine)
 
 

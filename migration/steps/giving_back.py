@@ -1,4 +1,4 @@
-"""Gives held messages to a broker, which delivers none that was already delivered.
+"""Hands held messages over to a broker, except messages that were already delivered.
 
 | here                     | for the broker                                                      |
 |--------------------------|---------------------------------------------------------------------|
@@ -11,8 +11,8 @@
 | in flight of a shared    | the offset of the first message that is not done                    |
 | group                    |                                                                     |
 
-Repeatable. If the process is killed meanwhile, the store can still be opened, and takes over halves
-that were already handed over.
+Repeatable. After a kill the store can still be opened; it takes over again halves that were handed
+over.
 """
 
 from __future__ import annotations
@@ -39,16 +39,14 @@ _EVERYTHING = 1 << 62
 
 
 def waits_here(store: MessageStore) -> bool:
-    """Whether giving the store back appends anything."""
+    """Whether `give_back` would append to the log."""
     return bool(store.timers.count() or any(store.halves.counts()))
 
 
 def give_back(store: MessageStore, root: Path, clock: Clock) -> list[str]:
-    """Give held messages to the broker. Returns what was done, and what a broker cannot take, for
-    people.
-
-    From here on the store delivers no held messages. Raises what an append raises, OSError.
-    """
+    """Hand held messages over to the broker. Returns lines about what was done, and about messages
+    that a broker cannot have. Then the store delivers no more held messages. Raises what an append
+    raises, OSError."""
     store.timers.firing.stop()
     lines = _halves(store)
     lines += _timers(store, root, clock)

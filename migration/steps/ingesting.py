@@ -25,9 +25,9 @@ def ingest(
 ) -> bool:
     """Ingest sorted files, by family, made from the whole log in start_offset..dispatched_offset.
 
-    Returns whether they were needed. They must have nothing of names deleted below
-    `dispatched_offset`. Raises InvalidArgumentError, IllegalStepError. Durable on return;
-    repeatable.
+    Returns whether they were needed. They must not have rows of names deleted below
+    `dispatched_offset`. Repeatable. Durable on return. Raises InvalidArgumentError,
+    IllegalStepError.
     """
     for path in (each for paths in files.values() for each in paths):
         if not path.is_file():

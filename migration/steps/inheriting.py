@@ -1,7 +1,7 @@
-"""Takes over what a broker had not delivered yet, when the store is first opened.
+"""Takes over messages that a broker had not delivered, when the store is first opened.
 
-Each append also records how far the broker's queue was taken over, so an interrupted run continues
-there. So each message is taken once, and nothing else happens before all are.
+Each append also records how far the broker's queue was taken over. So an interrupted run continues
+there, and each message is taken over once. The store serves no calls before all are taken over.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: Number of messages in one append.
+#: Most messages in one append.
 _TOGETHER = 256
 _MOST_BYTES = 4 << 20
 #: Above every physical offset.
@@ -47,14 +47,14 @@ _EVERYTHING = 1 << 62
 
 
 class Inheritance(NamedTuple):
-    """What one run took over."""
+    """Numbers of messages that one run took over."""
 
-    timers: int = 0  # delayed messages as well
+    timers: int = 0  # including delayed messages of levels
     halves: int = 0
     undone: int = 0  # messages in flight of shared groups
 
     def lines(self) -> list[str]:
-        """The lines to show to people."""
+        """The numbers as lines of text."""
         return [
             f"taken over: {count} {what}"
             for count, what in (
@@ -67,11 +67,9 @@ class Inheritance(NamedTuple):
 
 
 def inherit(store: MessageStore, root: Path, end: int) -> Inheritance:
-    """Take over what the broker held in the log below the physical offset `end`, as durable as a
-    put. Repeatable: continues where an earlier run ended.
-
-    Raises what an append raises, and what reading queues raises; OSError.
-    """
+    """Take over messages that wait in the broker's log below physical offset `end`. As durable as a
+    put on return. Repeatable: continues where an earlier run ended. Raises what an append raises,
+    what reading queues raises, and OSError."""
     log = OpenLog(store, end)
     timers = 0
     for queue_id in log.ids(SCHEDULE_TOPIC):
@@ -85,14 +83,14 @@ def inherit(store: MessageStore, root: Path, end: int) -> Inheritance:
     halves = 0
     if log.ids(HALF_TOPIC):
         mark = Committed(HALF_GROUP, HALF_TOPIC, 0, 0)
-        # Only a broker or a release writes there.
+        # Without an end: only a broker or a release writes to that topic.
         found = find_halves(OpenLog(store, _EVERYTHING), _done(store, mark))
         halves = _take(found, mark, _half, store.inherited.take_halves)
     return Inheritance(timers, halves, take_undone(store, log))
 
 
 def _done(store: MessageStore, mark: Committed) -> int:
-    """Queue offset up to which the queue is taken over."""
+    """Queue offset below which the queue has been taken over."""
     (offset,) = store.committed_offsets(mark.group, [(mark.topic, mark.queue_id)])
     return offset or 0
 
@@ -103,7 +101,7 @@ def _take(
     made_of: Callable[[StoredMessage], T],
     take: Callable[[list[T], Committed], int],
 ) -> int:
-    """Returns how many were taken over."""
+    """Take over the waiting ones of `found`, batch by batch. Returns how many."""
     count = size = 0
     last: int | None = None
     ready: list[T] = []
@@ -122,7 +120,7 @@ def _take(
             logger.error("what %s has at place %d is not taken over: %s", *where)
             continue
         size += was.record_size
-    # If nothing waits, the broker's own offsets are not changed.
+    # If nothing waits, the broker's own offsets stay unchanged.
     if last is not None and (ready or count):
         count += take(ready, mark._replace(offset=last + 1))
     return count

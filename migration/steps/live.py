@@ -1,7 +1,7 @@
-"""The migration of an open store: its steps, and the jobs that run meanwhile.
+"""The migration of an open store: its steps and jobs.
 
-Each step changes migration.json once, at a dispatch boundary where reads or writes change with it.
-Long work is a job; a store that is opened again continues it.
+Each step changes migration.json once. If reads or writes change with it, that is between two
+dispatches. Long work is a job, which the next opening continues.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _CANCELLED = "cancelled by an operator"
 class LiveMigration:
     """Runs the steps and jobs of one open store. It is the Attendant of the store's two sides.
 
-    Thread: any. Locks: `_steps`, outermost, held for a whole step. No job takes it, because a step
-    may wait for a job to end. A job changes the state at a dispatch boundary, where it sees the
-    state that earlier steps have written.
+    Thread: any. Locks: `_steps`, outermost, held for a whole step. Jobs never take it, because a
+    step may wait for a job to end; they change the state between two dispatches, and see the state
+    that earlier steps have written.
     """
 
     def __init__(self, keeper: StateKeeper, opener: SideOpener, clock: Clock) -> None:
-        """The sides are created with it; `begin` must be called once the store is open."""
+        """`begin` must be called once the store is open."""
         # Constant after construction.
         self._keeper = keeper
         self._opener = opener
@@ -58,12 +58,12 @@ class LiveMigration:
         self._on: Migration
         self._double: DoubleQueueStore
         self._verifier: Verifying
-        # Guarded by _steps; read freely.
+        # Guarded by _steps; may be read without it.
         self._filling: Job | None = None
         self._verifying: Job | None = None
 
     def begin(self, store: MessageStore, double: DoubleQueueStore) -> None:
-        """Steps can be taken from now on, and unfinished work of an earlier process continues."""
+        """Allow steps, and continue unfinished work of an earlier process."""
         self._on = Migration(store, double, self._keeper, self._opener, self._clock)
         self._double = double
         self._verifier = Verifying(self._on)
@@ -101,7 +101,7 @@ class LiveMigration:
 
     @property
     def job_list(self) -> JobList:
-        """Its jobs."""
+        """The jobs of this migration."""
         return self._jobs
 
     @property
@@ -113,20 +113,18 @@ class LiveMigration:
         return None
 
     def job(self, job_id: str) -> Job:
-        """Raises UnknownJobError."""
+        """The job with that id. Raises UnknownJobError."""
         return self._jobs.job(job_id)
 
     # --- steps -----------------------------------------------------------------------------
 
     def start(self) -> Job:
-        """FILES to DOUBLE_WRITE: RocksDB takes new messages, and a job fills in the history.
-
-        In DOUBLE_WRITE already: returns the running job. Raises IllegalStepError.
-        """
+        """FILES to DOUBLE_WRITE: new messages go to RocksDB as well, and a job fills in the
+        history. In DOUBLE_WRITE: returns the running job. Raises IllegalStepError."""
         with self._steps:
             state = self.state
             if state.phase is Phase.FILES:
-                # Rows from an earlier attempt are not trusted.
+                # Rows of an earlier attempt may be wrong.
                 self._opener.remove(SideName.ROCKSDB)
                 store = self._opener.rocksdb()
                 self._double.attach(SideName.ROCKSDB, store)
@@ -152,7 +150,7 @@ class LiveMigration:
             if self._on.waits_for:
                 raise self._on.refuse("verify")
             wanted = options or VerifyOptions()
-            # Replaced when the verification ends. If it stays, the process was killed.
+            # Replaced when the verification ends. It only stays if the process is killed.
             self._keeper.move("a verification began", broken_off=BrokenOff("the process ended"))
             self._verifying = self._jobs.begin(
                 "verify", lambda job: self._verifier.run(job, wanted)
@@ -162,7 +160,7 @@ class LiveMigration:
     def cutover(self) -> MigrationState:
         """VERIFIED to ROCKSDB: reads come from RocksDB from the next dispatch on.
 
-        Idempotent. Raises IllegalStepError.
+        Repeatable. Raises IllegalStepError.
         """
         with self._steps:
             state = self.state
@@ -181,7 +179,7 @@ class LiveMigration:
             return self.state
 
     def rollback(self) -> Job | None:
-        """Go one phase back. Returns a job if files have to be filled first; None if it is done.
+        """Go one phase back. Returns a job if files must be filled first; None if it is done.
 
         ROCKSDB to DOUBLE_WRITE: reads come from files. DOUBLE_WRITE, VERIFIED to FILES: RocksDB is
         removed. FINISHED to ROCKSDB: files are rebuilt from the log. Raises IllegalStepError.
@@ -222,10 +220,7 @@ class LiveMigration:
             raise self._on.refuse("rollback", "everything is in files already")
 
     def finish(self) -> MigrationState:
-        """ROCKSDB to FINISHED: remove the files. Repeatable.
-
-        Raises IllegalStepError.
-        """
+        """ROCKSDB to FINISHED: remove the files. Repeatable. Raises IllegalStepError."""
         with self._steps:
             state = self.state
             if state.phase not in (Phase.ROCKSDB, Phase.FINISHED):
@@ -233,10 +228,10 @@ class LiveMigration:
             if state.pending is not None:
                 raise self._on.refuse("finish")
             if SideName.ROCKSDB.value in state.blamed:
-                # The files may be the only side that is right, or that can be read.
+                # The files may be the only side that is correct or readable.
                 raise self._on.refuse("finish", "RocksDB differs from the log")
             if state.phase is Phase.ROCKSDB:
-                # Until now only the files had the ends of queues whose messages have left the log.
+                # Older snapshots lack ends of queues without messages, which only the files had.
                 self._on.store.snapshots.take_anew()
                 self._double.change_phase(
                     lambda: self._on.moved("finished", Phase.FINISHED, stopped="")
@@ -318,7 +313,7 @@ class LiveMigration:
         try:
             fill(self._on, job)
         except JobCancelledError:
-            if not job.is_stopped:  # otherwise a step ends it, or the store closes
+            if not job.is_stopped:  # otherwise it is ending, for a step or a close
                 self._keeper.stop(_CANCELLED)
             raise
 
@@ -338,6 +333,6 @@ class LiveMigration:
         return self._fill()
 
     def _check_joined(self, step: str, names: Iterable[SideName]) -> None:
-        """Check again at a dispatch boundary, where no dispatch can change it."""
+        """Raise unless these sides are joined. Must be called between two dispatches."""
         if not all(map(self._double.is_joined, names)):
             raise self._on.refuse(step)

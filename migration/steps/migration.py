@@ -1,4 +1,4 @@
-"""An open store with a migration, which all steps and jobs use."""
+"""An open store with a migration, used by all steps and jobs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Migration:
-    """The parts of an open migration. Thread: any. Its information about the sides may change at
-    any time, unless dispatch waits."""
+    """The parts of an open migration. Thread: any. Its results about the sides may be outdated
+    unless dispatch is held."""
 
     store: MessageStore
     double: DoubleQueueStore
@@ -41,7 +41,7 @@ class Migration:
 
     @property
     def unopened(self) -> str:
-        """The message for a side that could not be opened, with what to do; empty if all are
+        """The message for a side that could not be opened, with the next step; "" if all are
         open."""
         names = " and ".join(name.value for name in self.double.absent)
         return names and (
@@ -50,8 +50,7 @@ class Migration:
 
     @property
     def waits_for(self) -> str:
-        """Why a step has to wait. Empty if live dispatch feeds both sides and no phase change is in
-        progress."""
+        """Why a step must wait; "" if both sides are joined and no phase change is pending."""
         state = self.state
         if state.stopped:
             return f"it was stopped ({state.stopped})"
@@ -86,18 +85,16 @@ class Migration:
         self.double.is_gone(name)
 
     def reopen(self, side: Side) -> None:
-        """Reopen a failed side from disk, or empty if the log has a gap.
-
-        The failure may only affect the open database or files, such as a failed fsync. Raises what
-        opening it raises; the side then stays failed.
-        """
+        """Reopen a failed side: the failure may only affect its open files, like a failed fsync.
+        The side becomes empty if the log no longer has the records that it lacks. Raises what
+        opening raises; the side then stays failed."""
         try:
             side.close()
         except (StoreError, OSError):
             logger.exception("the %s side was not closed in order", side.name.value)
         fresh = self.opener.open(side.name, self.state)
         if fresh.dispatched_offset < self.store.log.start_offset:
-            # Files cannot have a gap, and RocksDB cannot use rows from before one.
+            # Start empty: files cannot have a gap, and RocksDB's rows below a gap are of no use.
             fresh.close()
             self.opener.remove(side.name)
             fresh = self.opener.open(side.name, self.state)
@@ -135,7 +132,7 @@ def _closed_if_raised(store: SideStore) -> Iterator[None]:
 
 
 def taken_back(event: str, state: MigrationState) -> str:
-    """The event, with a note that the verification no longer applies."""
+    """The event, with a note that the verification was discarded."""
     if state.verified is None:
         return event
     return f"{event}; the verification is invalidated: verify again before the next cutover"

@@ -1,7 +1,7 @@
-"""Redelivers messages that members of popping groups had not done, in place.
+"""Redelivers messages that popping groups had not acknowledged.
 
-A broker puts a copy into a retry topic of the group; here the message itself is delivered again.
-Messages that left the log meanwhile become dead letters of the group, made from the copy.
+A broker redelivers a copy in a retry topic of the group; here the original message is delivered
+again. If it has left the log, the copy becomes a dead letter of the group.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Number of messages in one append.
+#: Most messages in one append.
 _TOGETHER = 256
 
 
@@ -52,7 +52,7 @@ class _Undone(NamedTuple):
     topic: str
     queue_id: int
     offset: int
-    deliveries: int  # there were
+    deliveries: int  # number of earlier deliveries
 
 
 def take_undone(store: MessageStore, log: OpenLog) -> int:
@@ -68,7 +68,7 @@ def take_undone(store: MessageStore, log: OpenLog) -> int:
     count = sum(_take(store, group, some, [], None) for group, some in found.items())
     for group, origin, copy in gone:
         count += _take_gone(store, group, origin, copy)
-    # A broker that gets the store back does not give them again.
+    # So that a broker that gets the store back does not deliver them again.
     ends = [
         (topic, queue_id, bounds.max_offset)
         for topic in log.topics(REVIVE_TOPICS)
@@ -99,7 +99,7 @@ def _groups(store: MessageStore) -> Iterator[str]:
 def _in_flight(
     store: MessageStore, log: OpenLog, shared: set[str]
 ) -> tuple[dict[str, list[_Undone]], list[tuple[str, str, StoredMessage]]]:
-    """Messages by group; and group, topic and copy of those that left the log, ascending in each
+    """Messages by group; and (group, topic, copy) of messages that left the log, ascending in each
     retry queue."""
     found = defaultdict[str, list[_Undone]](list)
     gone: list[tuple[str, str, StoredMessage]] = []
@@ -133,8 +133,8 @@ def _origin_topic(group: str, retry_topic: str) -> str:
 
 
 def _take_gone(store: MessageStore, group: str, origin: str, copy: StoredMessage) -> int:
-    """Take over a copy in flight. The revive group has no offsets of its own in retry topics; here
-    they record which copies were taken."""
+    """Take over a copy in flight. The revive group's offset in its retry queue records that it was
+    taken over; a broker has none there."""
     queue = copy.topic, copy.queue_id
     (done,) = store.committed_offsets(REVIVE_GROUP, [queue])
     if done is not None and copy.queue_offset < done:
@@ -210,10 +210,10 @@ def _take(
             continue
         (window,) = store.tables.windows(group, topic, [queue_id])
         if settings.in_order:
-            # A group in order continues with the first of them.
+            # A group in order continues at the first of them.
             continue
         for deliveries, offsets in by_deliveries.items():
-            # From its next offset on the group is given everything anyway.
+            # The group receives everything from its next offset on anyway.
             wanted = sorted({each for each in offsets if each < window.next_offset})
             count += len(wanted)
             for first, mask in runs_of(wanted):

@@ -1,14 +1,14 @@
 """Compares log, files and RocksDB below a cut point, while traffic continues above it.
 
-The log is the reference. It is read once, and so is each side, in its own order: sums prove that
-both have the same units (kvcq/inspect/sums.py). Only where they differ the log is read once more,
-and its units are looked up in the side. If that does not explain the difference, the side has units
-that it should not have, and is read again. It only reports, and never repairs.
+The log is the reference. The log and each side are read once, each in its own order; sums prove
+that they have the same units (kvcq/inspect/sums.py). Where sums differ, the log is read again, and
+its units are looked up in the side. If that does not explain the difference, the side has
+unexpected units, and is read again. Repairs nothing.
 
-Concurrent changes (a segment that expires, a topic that is deleted) may make sums differ. They are
-not findings, because the detailed comparison uses the state at that time.
+Concurrent changes (expired segments, deleted topics) may make sums differ. The detailed comparison
+uses the state at its time, so they are not reported.
 
-Memory: one page of units, 1 MiB for each side, and at most `kept` differences; the rest is counted.
+Memory: one page of units, 1 MiB for each side, and at most `kept` differences; others are counted.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
 
 _READ = 4096
 Queue = tuple[str, int]
-#: Physical offset, record size, tag code and, where it is kept, the store time.
+#: Physical offset, record size, tag code and, if stored, the store time.
 Unit = tuple[int, ...]
 _FIELDS = ("physical_offset", "record_size", "tag_code", "store_time_ms")
 
-#: Stands for a unit that is not there.
+#: In place of a missing unit.
 NOTHING = "nothing"
 
 
@@ -50,9 +50,9 @@ NOTHING = "nothing"
 class VerifyOptions:
     """What to compare, and how much to keep."""
 
-    #: The keys of one in this many messages with keys are looked up on each side; 0: none.
+    #: Of the messages with keys, one in this many is looked up by key on each side; 0: none.
     key_every: int = 16
-    #: Differences that are kept in full; more are counted.
+    #: Most differences that are kept; others are counted.
     kept: int = 10_000
 
 
@@ -71,7 +71,7 @@ def _reading(name: SideName) -> Iterator[None]:
     try:
         yield
     except (JobCancelledError, StoreBusyError, CorruptRecordError):
-        raise  # not the side's
+        raise  # not an error of the side
     except (StoreError, OSError) as error:
         raise VerificationError(name.value, str(error)) from error
 
@@ -102,11 +102,9 @@ class Verification:
         self._differences = 0
 
     def run(self) -> Verified:
-        """Raises VerificationError if a side cannot be read, JobCancelledError, CorruptRecordError,
-        and StoreBusyError if a step is taken meanwhile.
-
-        Segments that are dropped meanwhile are not compared.
-        """
+        """Verify. Segments that are dropped meanwhile are not compared. Raises VerificationError if
+        a side cannot be read, JobCancelledError, CorruptRecordError, and StoreBusyError if a step
+        is taken meanwhile."""
         with ExitStack() as stack:
             with _reading(self._double.phase.serving):
                 admitting = self._store.applier.admitting(self._admission)
@@ -132,7 +130,7 @@ class Verification:
         return Verified(cut, self._compared, self._differences, self._found)
 
     def _log(self, step: str, start: int, cut: int) -> Iterator[list[DispatchRequest]]:
-        """Yield runs of the log's records, of existing topics, at a reduced pace."""
+        """Yield runs of the log's live records, at a reduced pace."""
         self._job.step(step, start, cut)
         at = start
         while at < cut:
@@ -140,7 +138,7 @@ class Verification:
             try:
                 requests, at = self._feed.read(at, cut, _READ)
             except MessageNotFoundError:
-                continue  # its segment was dropped just now, and the feed begins after it
+                continue  # its segment was dropped; the feed continues after it
             if requests:
                 yield requests
             self._job.report(at, cut)
@@ -177,7 +175,7 @@ class Verification:
         in_side: object,
         *where: *tuple[str, int, int],
     ) -> None:
-        """`where`: topic, queue id, queue offset."""
+        """Report a difference. `where`: topic, queue id, queue offset."""
         self._differences += 1
         self._job.count(differences=1)
         if len(self._found) < self._options.kept:
@@ -227,16 +225,17 @@ class Verification:
                 self._differ(kind, SideName.FILES, f"tag {tag}", place, NOTHING, *request[:3])
 
     def _is_there(self, topic: str, at: int) -> bool:
-        """Whether that record of the topic or light queue still exists: since it was read it may
-        have been dropped, or its topic deleted."""
+        """Whether the record at `at` is still live: it may have been dropped since it was read, or
+        its topic deleted."""
         if at < self._feed.start_offset:
             return False
-        return not topic or self._admission.is_live(topic, at)  # none: the mark of a batch
+        return not topic or self._admission.is_live(topic, at)  # "": the key of a batch
 
     # --- where it fails -----------------------------------------------------------------------
 
     def _explain(self, name: SideName, start: int, cut: int) -> None:
-        """Findings balance the sums; what differs afterwards should not exist."""
+        """Report missing and different units, and subtract them from the sums. If sums still
+        differ, report unexpected units."""
         sums = self._sums[name]
         for requests in self._log("look at what differs", start, cut):
             units = _kept(name, units_of_requests(requests))
@@ -263,7 +262,7 @@ class Verification:
             there = dict(self._stores[name].stored_units(*queue, first, last - first + 1))
         for offset, unit in expected:
             other = there.get(offset)
-            # Equal: only its bucket differs.
+            # Equal units are suspects only because their bucket differs.
             if other != unit and self._is_there(queue[0], unit[0]):
                 self._compare_unit(name, queue, offset, unit, other)
 
@@ -276,15 +275,15 @@ class Verification:
             self._differ(Kind.MISSING_UNIT, name, "unit", unit, NOTHING, *place)
             return
         if other[0] != unit[0] and self._is_its_record(other[0], *place):
-            return  # the log has two records for one place, and the side has one of them
+            return  # the log has two records with the same place; the side has one of them
         sums.should_be(hash_of_unit(queue, offset, other))
         for field, ours, theirs in zip(_FIELDS, unit, other, strict=False):
             if ours != theirs:
                 self._differ(Kind.WRONG_UNIT, name, field, ours, theirs, *place)
 
     def _compare_ends(self, name: SideName, start: int) -> None:
-        """A queue whose messages have all expired must continue at the same offset on both
-        sides."""
+        """Report queues without messages in the log that would continue at different offsets on the
+        two sides."""
         other = self._stores.get(name.other)
         if other is None:
             return
@@ -304,15 +303,15 @@ class Verification:
             return False
         try:
             found = dispatch_request(record, 0)
-        except CorruptRecordError:  # no queue can hold it
+        except CorruptRecordError:  # such a record is in no queue
             return False
-        # A record of a topic that was deleted, and recreated, is none of its queue.
+        # A record of a deleted topic is not in the queues of a new one with that name.
         request = self._admission.admit(found)
         return request is not None and stands_in(request, topic, queue_id, offset)
 
 
 def _kept(name: SideName, units: UnitColumns) -> UnitColumns:
-    """Files do not store the store time."""
+    """The columns that both the log and this side have: files have no store time."""
     return units.without_times() if name is SideName.FILES else units
 
 
@@ -321,7 +320,7 @@ def _suspects(sums: RowSums, units: UnitColumns) -> Iterator[tuple[Queue, int, U
 
 
 def _runs(expected: list[tuple[int, Unit]]) -> Iterator[list[tuple[int, Unit]]]:
-    """Runs in which queue offsets ascend and are close enough to be read at once."""
+    """Split into runs whose queue offsets ascend, and are close enough for one read."""
     begin = 0
     for at in range(1, len(expected)):
         if not 0 < expected[at][0] - expected[at - 1][0] <= _READ:

@@ -45,7 +45,7 @@ class Verifying:
                 {"units": found.compared_units, "differences": found.difference_count},
             )
         except (JobCancelledError, StoreBusyError) as error:
-            # These errors say nothing about the stored data.
+            # These errors do not mean that stored data is wrong.
             on.keeper.move(f"verification broke off: {error}", broken_off=BrokenOff(str(error)))
             raise
 
@@ -72,7 +72,7 @@ class Verifying:
         self.differences = found.differences
 
     def _failed(self, job: Job, compared: int, error: Exception) -> None:
-        """An earlier result does not hold any more."""
+        """Discard an earlier result, which no longer applies."""
         event = f"verification broke off: {error}"
         unread = error.side if isinstance(error, VerificationError) else ""
 

@@ -1,9 +1,9 @@
-"""Finds what a RocketMQ broker has not delivered yet, in its topics and in files beside them.
+"""Finds messages that a RocketMQ broker has not delivered yet, in its topics and files.
 
-`names.py` lists the topics, `broker_log.py` reads them, in one walk or from an open store,
-`found.py` finds what still waits, `popped.py` what group members had received, `group_settings.py`
-which groups these are, `timer_files.py` reads and writes the timer's own files, `marks.py` reads
-the broker's positions. Nothing here changes a store.
+`names.py` lists the topics; `broker_log.py` reads them, in one walk or from an open store;
+`found.py` finds messages that still wait; `popped.py` finds messages in flight, and
+`group_settings.py` the groups that receive them; `timer_files.py` reads and writes the timer's
+files; `marks.py` reads the broker's positions. Changes nothing in a store.
 """
 
 from migration.waiting.broker_log import BrokerLog, OpenLog, Watched

@@ -1,8 +1,5 @@
-"""The records of a broker's own topics, searched for what waits.
-
-There are two sources: for a plan, one walk over the log (`Watched`); for a takeover, the queues of
-the open store (`OpenLog`).
-"""
+"""Reads the records of a broker's system topics: for a plan in one walk over the log (`Watched`),
+for a takeover from the queues of the open store (`OpenLog`)."""
 
 from __future__ import annotations
 
@@ -52,12 +49,11 @@ class BrokerLog(Protocol):
         ...
 
     def ids(self, topic: str) -> list[int]:
-        """Its queues, ascending."""
+        """Ids of the topic's queues, ascending."""
         ...
 
     def read(self, topic: str, queue_id: int, first: int) -> Iterator[StoredMessage]:
-        """Yield the queue's messages from that offset on, ascending; unreadable ones are
-        skipped."""
+        """Yield the queue's messages from offset `first` on, ascending. Skips unreadable ones."""
         ...
 
     def is_later(self, topic: str, key: str, physical_offset: int) -> bool:
@@ -67,10 +63,10 @@ class BrokerLog(Protocol):
 
 class Watched:
     """Collects, in one walk over the whole log, the offsets of messages that may still wait, and
-    where their keys occur later in other topics.
+    the places where their keys occur later in other topics.
 
-    Memory: 16 bytes for each message of these topics that the broker does not count as done, and an
-    entry for the key of each.
+    Memory: 16 bytes and an entry for the key of each message of these topics that the broker does
+    not count as done.
     """
 
     def __init__(
@@ -79,7 +75,7 @@ class Watched:
         first: Mapping[QueueKey, int],
         timers: TimerFiles | None,
     ) -> None:
-        """`first`: the broker's position in its queues; 0 otherwise."""
+        """`first`: the broker's position in its queues; 0 for other queues."""
         # Constant after construction.
         self._record_at = record_at
         self._first = first
@@ -88,7 +84,8 @@ class Watched:
         self._keys: set[str] = set()
         self._later: dict[tuple[str, str], int] = {}
         self._is_watched: dict[str, bool] = {}
-        #: Places in the revive log that the broker has finished, the newest ones of each queue.
+        #: For each queue of the revive log, offsets of the newest records that the broker has
+        #: finished.
         self._over: dict[QueueKey, deque[int]] = {}
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
@@ -113,7 +110,7 @@ class Watched:
                 over.append(physical_offset)
             return
         timers = self._timers if topic == TIMER_TOPIC else None
-        # A recall stays in the wheel as long as the message that it recalls.
+        # A recall is in the wheel as long as the message that it recalls.
         if timers is not None and not timers.may_wait(offset, physical_offset):
             return
         places = self._places.setdefault((topic, queue_id), array("q"))
@@ -124,7 +121,7 @@ class Watched:
             self._keys.add(request.keys[0])
 
     def over(self) -> Iterator[StoredMessage]:
-        """Some recent records of the revive log that the broker has finished."""
+        """The newest records of the revive log that the broker has finished."""
         for places in self._over.values():
             for physical_offset in places:
                 record = self._record_at(physical_offset)
@@ -157,7 +154,7 @@ def _is_watched(topic: str) -> bool:
 
 
 class OpenLog:
-    """Reads an open store, whose log the broker wrote up to `end`."""
+    """Reads an open store. The broker wrote its log up to `end`."""
 
     def __init__(self, store: MessageStore, end: int) -> None:
         """`end`: physical offset."""

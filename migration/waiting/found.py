@@ -1,10 +1,9 @@
-"""Finds what waits: delayed messages, timers and halves that the broker has not delivered or
-decided.
+"""Finds delayed messages, timers and halves that the broker has not delivered or decided.
 
-The broker's offsets in its own queues show what it has delivered. A broker that was killed had not
-written the last of them; then a later message with the same id, in the topic that the waiting one
-is for, shows that it was delivered. So only what the broker itself would deliver twice is delivered
-twice: a message without an id (UNIQ_KEY) that was delivered after the offsets were last written.
+The broker's offsets in its own queues show which ones it has delivered. A broker that was killed
+had not written its last offsets. Then a later message with the same id in the target topic shows
+that the message was delivered. So a message is only delivered twice if the broker would do so, too:
+if it has no id (UNIQ_KEY), and was delivered after the offsets were last written.
 """
 
 from __future__ import annotations
@@ -38,17 +37,17 @@ class Found(NamedTuple):
     """A message of one of the broker's queues."""
 
     was: StoredMessage
-    is_waiting: bool  # otherwise it was delivered, decided, recalled, or is put in another place
+    is_waiting: bool  # otherwise delivered, decided, recalled, or put again at a later place
 
 
 def find_delayed(log: BrokerLog, queue_id: int, first: int) -> Iterator[Found]:
-    """Yield messages of one level from that offset on, ascending."""
+    """Yield messages of one level from offset `first` on, ascending."""
     for was in log.read(SCHEDULE_TOPIC, queue_id, first):
         yield Found(was, is_waiting=not _came(log, was))
 
 
 def find_timers(log: BrokerLog, files: TimerFiles | None, first: int) -> Iterator[Found]:
-    """Yield timers from that offset on, ascending. Memory: an entry for each recall and each
+    """Yield timers from offset `first` on, ascending. Memory: an entry for each recall and each
     repeated timer."""
     recalls: dict[str, int] = {}
     rolled: dict[str, int] = {}
@@ -60,7 +59,7 @@ def find_timers(log: BrokerLog, files: TimerFiles | None, first: int) -> Iterato
     for was in log.read(TIMER_TOPIC, 0, first):
         key = was.properties.get(UNIQ_KEY, "")
         topic = was.properties.get("REAL_TOPIC", "")
-        # The broker's setting says whether a recall names the topic as well.
+        # Recalls name the topic or not, by a setting of the broker.
         names = (key, f"{topic}+{key}", f"{topic}_{key}") if key else ()
         is_over = (
             _RECALLS in was.properties
@@ -72,7 +71,7 @@ def find_timers(log: BrokerLog, files: TimerFiles | None, first: int) -> Iterato
 
 
 def find_halves(log: BrokerLog, first: int) -> Iterator[Found]:
-    """Yield halves from that offset on, ascending. Memory: an entry for each decided or repeated
+    """Yield halves from offset `first` on, ascending. Memory: an entry for each decided or repeated
     half."""
     ended: set[int] = set()
     for was in log.read(ENDED_TOPIC, 0, 0):
@@ -94,13 +93,13 @@ def find_halves(log: BrokerLog, first: int) -> Iterator[Found]:
 
 
 def _came(log: BrokerLog, was: StoredMessage) -> bool:
-    """Whether the message was already delivered, since it is in the log."""
+    """Whether the message was delivered: its topic has a later message with its id."""
     key, topic = was.properties.get(UNIQ_KEY), was.properties.get("REAL_TOPIC")
     return bool(key and topic and log.is_later(topic, key, was.physical_offset))
 
 
 def due_of(was: StoredMessage, tag_code: int) -> int:
-    """When it is due, ms since 1970. `tag_code`: of its unit, which the broker wrote."""
+    """When the message is due, ms since 1970. `tag_code`: from the broker's unit."""
     if was.topic == SCHEDULE_TOPIC:
         return tag_code
     return number_of(was.properties, "TIMER_DELIVER_MS", number_of(was.properties, TIMER_OUT, 0))
@@ -112,7 +111,7 @@ def message_of(was: StoredMessage) -> Message:
     target = target_of(was.properties)
     light = was.properties.get(LMQ_NAMES, "")
     message = again(was, target.topic, HELD_PROPERTIES | WAITING_PROPERTIES, {})
-    # Ours is of a message that was given back.
+    # The property of kvcq is from a message that was handed back.
     given = (*light.split(","), *target.light_queues)
     names = tuple(dict.fromkeys(name for name in given if is_light(name)))
     return message._replace(queue_id=target.queue_id, light_queues=names)

@@ -1,4 +1,4 @@
-"""Which groups pop, and so become shared groups; and RocketMQ's group settings in our terms."""
+"""Determines which groups pop, and so become shared groups. Converts RocketMQ's group settings."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _MOST_DELAY_MS = 30 * 24 * 3_600_000
 def popping_groups(
     rows: Mapping[str, Mapping[str, Any]], seen: Collection[str], topics: Collection[str]
 ) -> frozenset[str]:
-    """Groups with these settings whose members pop: the revive log has their receives (`seen`),
-    they have a retry topic of the kind that only such groups have, or they are in order.
+    """The groups in `rows` whose members pop: the revive log has their receives (`seen`), or they
+    have a retry topic of the kind that only popping groups have, or they are in order.
 
-    No setting shows it. Others may pop as well, if they have not done so for long.
+    No setting shows it, so groups that have not popped for long are missed.
     """
     found = {group for group in rows if group in seen or rows[group].get("consumeMessageOrderly")}
     names = set(topics)
@@ -50,8 +50,8 @@ def settings_of(row: Mapping[str, Any]) -> SharedGroup:
 
 
 def _backoff(policy: Mapping[str, Any]) -> tuple[int, ...]:
-    """From a policy that was set; without one a broker's groups wait for their pop's invisible
-    time."""
+    """The backoff of a policy. Empty without one: then a broker waits for the invisible time of the
+    pop."""
     times: list[Any] = []
     custom, growing = policy.get("customizedRetryPolicy"), policy.get("exponentialRetryPolicy")
     if policy.get("type") == "EXPONENTIAL" and growing:

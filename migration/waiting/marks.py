@@ -1,4 +1,4 @@
-"""A broker's positions in the queues in which it holds messages."""
+"""A broker's positions in the queues of its system topics."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ if TYPE_CHECKING:
 
 
 def delivered_delayed(root: Path) -> list[GroupOffset]:
-    """For each level the offset up to which the broker has delivered, as offsets of a group.
-
-    Raises StoreFormatError for a damaged delayOffset.json.
-    """
+    """For each level the offset up to which the broker has delivered, as offsets of a group. Raises
+    StoreFormatError if delayOffset.json is damaged."""
     return [
         GroupOffset(TAKEN_GROUP, SCHEDULE_TOPIC, level - 1, offset)
         for level, offset in sorted(delivered_offsets(root).items())
@@ -26,6 +24,6 @@ def delivered_delayed(root: Path) -> list[GroupOffset]:
 
 
 def done_below(offsets: Iterable[GroupOffset]) -> dict[tuple[str, int], int]:
-    """The broker's position in each queue of its own topics, from what its groups committed."""
+    """The broker's position in each queue of its own topics, from its groups' committed offsets."""
     own = (HALF_GROUP, REVIVE_GROUP, TAKEN_GROUP)
     return {(each.topic, each.queue_id): each.offset for each in offsets if each.group in own}

@@ -1,18 +1,17 @@
-"""Topics and groups in which a RocketMQ broker keeps what it has not delivered yet.
+"""Topics and groups with messages that a RocketMQ broker has not delivered yet.
 
 | topic                     | holds                                                         |
 |---------------------------|---------------------------------------------------------------|
 | SCHEDULE_TOPIC_XXXX       | delayed messages, a queue for each level                      |
 | rmq_sys_wheel_timer       | messages for a time, and recalls of them                      |
-| RMQ_SYS_TRANS_HALF_TOPIC  | messages of transactions; one that is asked about is put once |
-|                           | more                                                          |
+| RMQ_SYS_TRANS_HALF_TOPIC  | messages of transactions; put again at each check             |
 | RMQ_SYS_TRANS_OP_HALF_... | queue offsets of halves that were decided                     |
-| rmq_sys_REVIVE_LOG_*      | what pop consumers were given, and what they acknowledged     |
-| %RETRY%*                  | what is to be delivered to a group again                      |
+| rmq_sys_REVIVE_LOG_*      | deliveries to pop consumers, and their acknowledgements       |
+| %RETRY%*                  | messages to redeliver to a group                              |
 
-How far the broker is in a queue of these: `config/delayOffset.json`, by level; offsets that groups
-of its own have committed; `config/timercheck` and the timer's log. Taken over, all of it is offsets
-of groups, so an append that takes something over says with it how far that went.
+The broker's position in these queues: `config/delayOffset.json`, by level; committed offsets of its
+own groups; `config/timercheck` and the timer's log. After a takeover all positions are offsets of
+groups, so that one append takes messages over and records the position.
 
 Source: RocketMQ 5.5, ScheduleMessageService, TimerMessageStore, TransactionalMessageUtil,
 PopAckConstants, KeyBuilder.
@@ -26,11 +25,11 @@ GIVEN_UP_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 REVIVE_TOPICS = "rmq_sys_REVIVE_LOG_"
 RETRY_TOPICS = "%RETRY%"
 
-#: The broker's own groups, in whose names it commits.
+#: The broker's own groups.
 HALF_GROUP = "CID_RMQ_SYS_TRANS"
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
 
-#: Properties that say how a message waits; a delivered message has none of them.
+#: Properties of waiting messages; a delivered message has none of them.
 WAITING_PROPERTIES = frozenset(
     (
         "DELAY",

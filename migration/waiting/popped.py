@@ -1,7 +1,7 @@
-"""What members of popping groups received and did not acknowledge.
+"""Finds messages that members of popping groups received and did not acknowledge.
 
-A broker advances a group's offset when it delivers a message, so messages in flight are only found
-in its revive log: queues of `rmq_sys_REVIVE_LOG_<cluster>`.
+A broker advances a group's offset when it delivers a message, so messages in flight are only in its
+revive log: the queues of `rmq_sys_REVIVE_LOG_<cluster>`.
 
 | tag  | body, JSON                                                                            |
 |------|---------------------------------------------------------------------------------------|
@@ -10,9 +10,8 @@ in its revive log: queues of `rmq_sys_REVIVE_LOG_<cluster>`.
 | ack  | `c`, `t`, `q`, `so`, `pt` of the `ck`, `ao` acknowledged offset                       |
 | bAck | the same with `aol`, offsets                                                           |
 
-Records below what the broker's own group committed there are finished: acknowledged, or put into a
-retry topic, which is %RETRY%group_topic or %RETRY%group+topic; clients of RocketMQ 4 use
-%RETRY%group.
+Records below the committed offset of the broker's own group are finished: acknowledged, or put into
+a retry topic, which is %RETRY%group_topic or %RETRY%group+topic; %RETRY%group for RocketMQ 4.
 
 Source: RocketMQ 5.5, PopCheckPoint, AckMsg, BatchAckMsg, PopReviveService, KeyBuilder.
 """
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A broker hands over no more at once.
+#: Most messages of one delivery by a broker.
 _MOST = 64
 
 
@@ -40,7 +39,7 @@ class InFlight(NamedTuple):
     """A message in flight for a group."""
 
     group: str
-    topic: str  # or a retry topic of the group's
+    topic: str  # or a retry topic of the group
     queue_id: int
     offset: int
 
@@ -50,7 +49,7 @@ _Handed = tuple[str, str, int, int, int]
 
 def find_in_flight(log: BrokerLog, done: Mapping[tuple[str, int], int]) -> list[InFlight]:
     """Messages that were delivered and not acknowledged, each once. `done`: the broker's positions
-    in its queues. Invalid records are logged and skipped.
+    in its queues. Logs and skips invalid records.
 
     Memory: an entry for each delivery that the broker has not finished.
     """

@@ -1,10 +1,10 @@
-"""The files of a broker's timer: how far it is, and what stands in its wheel.
+"""The files of a broker's timer: its position, and the content of its wheel.
 
 `config/timercheck`, 4096 bytes, the first of them big-endian:
 
 | at | size | type | field                                                            |
 |---:|-----:|------|------------------------------------------------------------------|
-|  0 |    8 | i64  | ms since 1970: what was due before has been delivered            |
+|  0 |    8 | i64  | ms since 1970: messages due before have been delivered           |
 |  8 |    8 | i64  | position in the timer's log up to which it is flushed            |
 | 16 |    8 | i64  | queue offset in rmq_sys_wheel_timer: those below are in the wheel|
 | 24 |    8 | i64  | the same, of the master                                          |
@@ -14,8 +14,8 @@
 | at | size | type | field                                                            |
 |---:|-----:|------|------------------------------------------------------------------|
 |  0 |    4 | i32  | 52                                                               |
-|  4 |    8 | i64  | position of the one before in its slot                           |
-| 12 |    4 | i32  | 1: a message; 2: it is put again then; 4: it recalls one         |
+|  4 |    8 | i64  | position of the previous record of its slot                      |
+| 12 |    4 | i32  | 1: a message; 2: put again at that time; 4: a recall             |
 | 16 |    8 | i64  | ms since 1970 at which it was written                            |
 | 24 |    4 | i32  | ms from then to its slot                                         |
 | 28 |    8 | i64  | physical offset of the message                                   |
@@ -45,23 +45,21 @@ _READ_TOGETHER = 20_000 * _RECORD.size
 
 @dataclass(frozen=True)
 class TimerFiles:
-    """What the broker's timer files say about waiting messages."""
+    """The content of the broker's timer files."""
 
     #: Queue offset from which on messages are not in the wheel yet.
     next_offset: int
-    #: Entries in the wheel: physical offset of a message, and the time of its slot, ms.
+    #: Entries in the wheel: physical offset of a message to the time of its slot, ms since 1970.
     slots: dict[int, int] = field(default_factory=dict)
 
     def may_wait(self, queue_offset: int, physical_offset: int) -> bool:
-        """Whether these files leave open that the message was not delivered."""
+        """Whether the message may still wait, according to these files."""
         return queue_offset >= self.next_offset or physical_offset in self.slots
 
 
 def read_timer_files(root: Path) -> TimerFiles | None:
-    """None without `config/timercheck`: the broker had no timer, or its files are lost.
-
-    Raises OSError. Memory: an entry for each message in the wheel.
-    """
+    """Read the timer files. None without `config/timercheck`: the broker had no timer, or its files
+    are lost. Raises OSError. Memory: an entry for each message in the wheel."""
     try:
         check = (root / "config" / _CHECK_NAME).read_bytes()
     except FileNotFoundError:
@@ -74,12 +72,12 @@ def read_timer_files(root: Path) -> TimerFiles | None:
         for physical_offset, slot_ms in _records(root / "timerlog")
         if slot_ms >= read_ms
     }
-    # A broker that starts takes the lower one of both.
+    # The lower of both, as a broker does when it starts.
     return TimerFiles(min(next_offset, master_offset), slots)
 
 
 def _records(directory: Path) -> Iterator[tuple[int, int]]:
-    """Yield physical offset and slot of each, in the order written."""
+    """Yield physical offset and slot time of each record, in the order written."""
     paths = sorted(directory.iterdir()) if directory.is_dir() else []
     for path in paths:
         with path.open("rb") as file:
@@ -97,10 +95,9 @@ def _records(directory: Path) -> Iterator[tuple[int, int]]:
 
 
 def write_timer_files(root: Path, next_offset: int, now_ms: int) -> None:
-    """Make a broker's timer begin with the message at that queue offset, with an empty wheel,
-    durably.
+    """Make a broker's timer begin at queue offset `next_offset`, with an empty wheel, durably.
 
-    Removes the wheel first, since its messages may have been delivered here. Repeatable.
+    Removes the wheel first, because its messages may have been delivered by this store. Repeatable.
     """
     for path in (root / "timerwheel", *sorted((root / "timerlog").glob("*"))):
         path.unlink(missing_ok=True)

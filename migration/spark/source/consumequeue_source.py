@@ -7,10 +7,10 @@
 | maxUnitsPerPartition | 1000000 | a task reads about this many units                            |
 
 Columns are those of columns.CONSUMEQUEUE; store_time_ms and expiry_stamp_s are null for files, and
-the stamp for a database of RocketMQ. Rows come as they are on the disk: the units of a file queue
-behind its end are zero and left out, expired ones are there until they are removed.
+the stamp for a database of RocketMQ. Rows are as on disk: expired units are included until they are
+removed.
 
-A database that a process has open must be read from a backup of it.
+A database that a process has open must be read from a backup.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ConsumeQueueSource(DataSource):
 
 
 def parse_options(options: Mapping[str, str]) -> QueueOptions:
-    """Raises SourceOptionError."""
+    """Parse the options. Raises SourceOptionError."""
     given = Options(options)
     found = QueueOptions(
         path=Path(given.text("path")),

@@ -2,20 +2,21 @@
 
 | option     | default        | meaning                                                      |
 |------------|----------------|--------------------------------------------------------------|
-| server     |                | host and port; accessKey, tlsCa and the like as for reading  |
-| topic      |                | for all rows, over the column `topic`                        |
-| producerId | the query's id | stream: who writes; the same after a restart                 |
+| server     |                | host and port; accessKey, tlsCa etc. as for reading          |
+| topic      |                | for all rows; overrides the column `topic`                   |
+| producerId | the query's id | stream: name of the producer; must be the same after a       |
+|            |                | restart                                                      |
 
 Columns: body (binary or string) is required; topic, queue_id (int), tag, keys and light_queues
-(array<string>), properties (map<string,string>), flag (int), born_time_ms (bigint) may be there;
-null means none. The other columns of the sources may be there too, and are left out: the store
-assigns them. So a topic is copied by `source.writeStream.format("kvcq").option("topic", "copy")`.
+(array<string>), properties (map<string,string>), flag (int), born_time_ms (bigint) are optional;
+null means none. Other columns of the sources are ignored: the store assigns them. So
+`source.writeStream.format("kvcq").option("topic", "copy")` copies a topic.
 
-A task sends its rows in batches, numbered, as a producer whose name is made of the query, the id of
-the batch and the number of the partition. The service stores such a batch once, and refuses other
-messages under its number. So a task, or a batch of a stream, that is run again stores each of its
-rows once, in whichever order they come now: see attempt.py. A query that gives other rows each time
-it is run (rand, a limit without an order) fails with that reason instead.
+A task sends its rows in numbered batches, as a producer named by the query, the id of the batch and
+the number of the partition. The service stores such a batch once, and rejects other messages with
+its number. So a repeated task, or a repeated batch of a stream, stores each of its rows once, in
+any order: see attempt.py. A query that returns different rows each time (rand, a limit without an
+order) fails with an error that says so.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Written(WriterCommitMessage):
     """The result of one task."""
 
     messages: int
-    repeated: int  # of these, messages that an earlier run had stored
+    repeated: int  # of these, messages that an earlier attempt had stored
 
 
 class _Sink:
@@ -120,7 +121,7 @@ class _Sink:
             body=body.encode() if isinstance(body, str) else body,
             queue_id=row.get("queue_id"),
             tag=row.get("tag") or "",
-            # The sources list it among the keys, as the index does; it stays a property.
+            # Without UNIQ_KEY, which sources list among the keys; it stays a property.
             keys=tuple(key for key in row.get("keys") or () if key != properties.get(UNIQ_KEY)),
             light_queues=tuple(row.get("light_queues") or ()),
             properties=properties,
@@ -130,14 +131,14 @@ class _Sink:
 
 
 class BatchSink(_Sink, DataSourceArrowWriter):
-    """`df.write.format("kvcq")`. A repeated task stores nothing twice; a new write does."""
+    """`df.write.format("kvcq")`. A repeated task stores no row twice; a repeated write does."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         return self._send(f"{self._job}.{_task().partitionId()}", iterator)
 
 
 class StreamSink(_Sink, DataSourceStreamArrowWriter):
-    """`df.writeStream.format("kvcq")`. A repeated batch stores nothing twice."""
+    """`df.writeStream.format("kvcq")`. A repeated batch stores no row twice."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         task = _task()
@@ -145,7 +146,7 @@ class StreamSink(_Sink, DataSourceStreamArrowWriter):
         batch = task.getLocalProperty("streaming.sql.batchId")
         if who is None or batch is None:
             raise SourceOptionError("producerId", "this is not a batch of a streaming query")
-        # Ids are of any length here; the service takes 64 characters.
+        # A digest, because the service accepts 64 characters, and ids here may be longer.
         name = hashlib.blake2b(who.encode(), digest_size=12).hexdigest()
         return self._send(f"{name}.{batch}.{task.partitionId()}", iterator)
 

@@ -9,24 +9,24 @@
 | assign                     |          | or single queues, as JSON: {"orders": [0, 1]}           |
 | startingOffsets            | see text | earliest, latest, or JSON; see positions.py             |
 | startingOffsetsByTimestamp |          | JSON; startingTimestamp for one time                    |
-| startingOffsetsByTimestampStrategy | error | a time behind all messages: error, or latest       |
+| startingOffsetsByTimestampStrategy | error | a time after all messages: error, or latest        |
 | endingOffsets              | latest   | batch: latest or JSON                                   |
 | endingOffsetsByTimestamp   |          | batch: JSON; endingTimestamp for one time               |
-| maxOffsetsPerTrigger       | all      | stream: this many messages in one batch, over all queues |
-| maxRecordsPerPartition     | 100000   | a task reads this many, of one queue or of many         |
-| minPartitions              | 1        | tasks to share a read at least, when it has the messages |
-| failOnDataLoss             | true     | messages expired unread: fail, or go on                 |
+| maxOffsetsPerTrigger       | all      | stream: most messages of one batch, over all queues     |
+| maxRecordsPerPartition     | 100000   | most messages of one task, from one queue or several    |
+| minPartitions              | 1        | least tasks of a read, if it has enough messages        |
+| failOnDataLoss             | true     | fail if messages expired unread; false: continue        |
 | timeoutSeconds             | 30       | for one call, and for the next message of a read        |
 | accessKey, secretFile      |          | the user, and a file with its secret, on every machine  |
 | tls, tlsCa                 |          | encrypt: true, or the file of an authority; the same    |
 | tlsCert, tlsKey            |          | the client's own certificate; the same                  |
 
-The names are those of Spark's Kafka source; any other is refused. A batch begins at the earliest
-offset, a stream at the latest, unless told otherwise; a queue that a stream finds later is read
-from its first message. Columns are columns.MESSAGE, or those of columns.COMMITLOG that a schema
-names; topic, queue_id and queue_offset are of the queue that was read, so a light queue has its
-own. What is left to read when a batch of a stream is planned is in its progress, as
-`messagesBehind` of latestOffset.
+The names are those of Spark's Kafka source; others are rejected. By default a batch begins at the
+earliest offset, a stream at the latest. A queue that is new to a stream is read from its first
+message. Columns are columns.MESSAGE, or those of columns.COMMITLOG that a schema names; topic,
+queue_id and queue_offset are those of the queue that was read, which may be a light queue. The
+progress of a stream has the number of messages that are left to read, as `messagesBehind` of
+latestOffset.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class KvcqSource(DataSource):
 
 
 def parse_options(options: Mapping[str, str], default_start: str) -> ServiceOptions:
-    """Raises SourceOptionError."""
+    """Parse the options. Raises SourceOptionError."""
     given = Options(options)
     subscribe, pattern, assign = (
         given.maybe_text(name) for name in ("subscribe", "subscribePattern", "assign")
@@ -205,14 +205,14 @@ class KvcqStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
         super().__init__(options, schema)
         self._places = StreamPlaces(options.subscription, options.service.timeout_s)
         self._target: dict[Queue, int] | None = None
-        self._planned: dict[Queue, int] = {}  # up to where the last batch reads
+        self._planned: dict[Queue, int] = {}  # end of the last planned batch
 
     def initialOffset(self) -> Document:
         start = self._options.start
         if start.is_earliest:
             return EARLIEST
         with self._options.service.connect() as client:
-            self._places.look(client)  # the one before, which keeps the offset short
+            self._places.look(client)  # a second snapshot, which keeps the offset short
             bounds = self._places.look(client).bounds
             return self._places.document(start.resolve(client, list(bounds), bounds))
 
@@ -235,15 +235,14 @@ class KvcqStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
         # A queue that is new to this query is read from its first message.
         begins = {queue: one.min_offset for queue, one in bounds.items()} | known
         if self._options.fail_on_data_loss:
-            # A deleted queue stays in the offset, so that its loss is noticed and reported.
+            # A deleted queue stays in the offset, so that its loss is reported.
             ends = {queue: max(begin, ends.get(queue, begin)) for queue, begin in begins.items()}
         else:
             ends = {queue: ends.get(queue, begins[queue]) for queue in bounds}
         if isinstance(limit, ReadMaxRows):
             ends = _limited(begins, ends, limit.max_rows)
         self._planned = ends
-        # If nothing moved, the offset must be the same, since Spark would run a batch for another
-        # one.
+        # Without new messages the offset must stay equal, or Spark would run an empty batch.
         return start if ends == begins else self._places.document(ends)
 
     def reportLatestOffset(self) -> Document:
@@ -274,7 +273,7 @@ class KvcqStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
 
 
 def _limited(begins: dict[Queue, int], ends: dict[Queue, int], most: int) -> dict[Queue, int]:
-    """Ends that leave at most `most` messages, each queue its share, and at least one in all."""
+    """Lower ends, so that at most `most` messages are read, at least one, shared among queues."""
     sizes = {queue: end - begins.get(queue, 0) for queue, end in ends.items()}
     total = sum(sizes.values())
     if total <= most:
@@ -287,7 +286,7 @@ def _limited(begins: dict[Queue, int], ends: dict[Queue, int], most: int) -> dic
         share = min(size * most // total, left)
         limited[queue] += share
         left -= share
-    # The remainder of rounding goes to the first queues that have more.
+    # The first queues with more messages get the remainder of rounding.
     for queue in limited:
         more = min(left, ends[queue] - limited[queue])
         limited[queue] += more

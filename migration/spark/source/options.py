@@ -1,4 +1,4 @@
-"""Options of data sources: parses and validates text. Names are case-insensitive."""
+"""Parses and validates options of data sources. Names are case-insensitive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-#: Options that Spark itself adds to those of a source or a sink.
+#: Options that Spark itself adds.
 _SPARKS = {"path", "checkpointlocation", "queryname"}
 
 
@@ -24,7 +24,7 @@ class Options:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._given = dict(options)
         self._values = {name.lower(): value for name, value in options.items()}
-        # Options read so far: in lower case, and as spelled in the call.
+        # Options read so far: lower case to the usual spelling.
         self._known: dict[str, str] = {}
 
     def _get(self, name: str) -> str | None:
@@ -32,7 +32,7 @@ class Options:
         return self._values.get(name.lower())
 
     def refuse_others(self) -> None:
-        """Reject options that were not read by now, since they are mistakes."""
+        """Raise for options that were not read: they are mistakes."""
         for name in self._given:
             if name.lower() not in self._known.keys() | _SPARKS:
                 near = get_close_matches(name.lower(), self._known, n=1)

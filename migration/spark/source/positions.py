@@ -1,10 +1,10 @@
-"""Where to begin and end in each queue, said the way Spark's Kafka source has it said.
+"""Where to begin and end in each queue, in the form of Spark's Kafka source.
 
-JSON names topics, and in them queues: `{"orders": {"0": 23, "1": -2}}`; -2 is the earliest offset,
--1 the latest; JSON names every queue that is read, and no other. By time: `{"orders": {"0":
-1700000000000}}`, ms since 1970. One time for all queues is startingTimestamp or endingTimestamp. A
-time later than every message is an error, unless
-startingOffsetsByTimestampStrategy is latest; for the end it means the latest offset.
+Offsets are JSON: `{"orders": {"0": 23, "1": -2}}`; -2 is the earliest offset, -1 the latest. It
+must name exactly the queues that are read. Times too: `{"orders": {"0": 1700000000000}}`, ms since
+1970; startingTimestamp and endingTimestamp are one time for all queues. A start later than all
+messages is an error, unless startingOffsetsByTimestampStrategy is latest; such an end is the latest
+offset.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ LATEST = -1
 
 
 class Positions(NamedTuple):
-    """The start or the end. At most one of the three is set; none means the default."""
+    """The start or the end. At most one of the first three is set; none means the default."""
 
     option: str  # the option that set it
-    default: int  # EARLIEST or LATEST: for queues that nothing else names
+    default: int  # EARLIEST or LATEST: for queues that are not named
     offsets: dict[Queue, int] | None = None
     times: dict[Queue, int] | None = None
     time_ms: int | None = None

@@ -1,7 +1,7 @@
 """Selects records by topic, queue, time and position, from options or Spark's filters.
 
-Spark applies its filters again after the source, so the source may let too much through, but never
-too little. Filters that are not understood are ignored.
+Spark applies its filters again, so the source may return too many records, but never too few.
+Unsupported filters are ignored.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Span:
 
 @dataclass(frozen=True)
 class RecordFilter:
-    """Conditions on records; None stands for any."""
+    """Conditions on records; None means any."""
 
     topics: frozenset[str] | None = None
     queue_ids: frozenset[int] | None = None
@@ -72,7 +72,7 @@ class RecordFilter:
         return self == RecordFilter()
 
     def choose(self, block: RecordBlock) -> RecordBlock:
-        """The records of the block that may be wanted. Cheap conditions are checked first."""
+        """The records of the block that match. Checks cheap conditions first."""
         if self.is_open or not len(block):
             return block
         if self.physical_offset.is_limited:
@@ -87,7 +87,7 @@ class RecordFilter:
 
 
 def filter_from_options(options: Options) -> RecordFilter:
-    """Raises SourceOptionError."""
+    """The filter that the options describe. Raises SourceOptionError."""
     topics = options.maybe_text("topic")
     ids = options.maybe_text("queueId")
     if ids is not None and not all(part.strip().isdecimal() for part in ids.split(",")):
@@ -106,7 +106,7 @@ def filter_from_options(options: Options) -> RecordFilter:
 
 
 def from_spark(filters: Iterable[Filter]) -> RecordFilter:
-    """The filters that are understood, joined by and."""
+    """The conjunction of all supported filters."""
     result = RecordFilter()
     for one in filters:
         match getattr(one, "attribute", None):

@@ -16,7 +16,7 @@ def register_sources(session: SparkSession) -> None:
     from migration.spark.source.commitlog_source import CommitLogSource
     from migration.spark.source.consumequeue_source import ConsumeQueueSource
 
-    # Off by default in Spark, and then a reader that takes filters makes the query fail.
+    # Off by default; then a query on a reader that supports push-down fails.
     session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     session.dataSource.register(CommitLogSource)
     session.dataSource.register(ConsumeQueueSource)

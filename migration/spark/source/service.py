@@ -1,4 +1,4 @@
-"""A running service from the pipeline's view: queues, bounds, records of ranges of offsets."""
+"""Reads queues, bounds, and ranges of records from a running service."""
 
 from __future__ import annotations
 
@@ -31,30 +31,27 @@ if TYPE_CHECKING:
     from kvcq_client import Bounds, StoredMessage, Topic
     from migration.spark.source.options import Options
 
-#: Bytes that the server sends ahead to a task, and that a task passes to Spark at a time.
+#: Bytes that the server sends to a task in advance, and that a task passes to Spark together.
 AHEAD_BYTES = 16 << 20
 BLOCK_BYTES = 4 << 20
 BLOCK_MESSAGES = 10_000
 
 
 class Service(NamedTuple):
-    """The address and credentials."""
+    """Address and credentials of a server."""
 
     target: str
     timeout_s: float
     tls: TLS | None = None
-    #: The user's key, and the file with the secret. The secret itself is never in a plan or on
+    #: The user's key, and the file with the secret. Not the secret, which would be in plans and on
     #: Spark's pages.
     access_key: str | None = None
     secret_file: str | None = None
 
     @contextmanager
     def connect(self) -> Iterator[Client]:
-        """A client for the length of the block. One for each task, since a connection cannot be
-        pickled.
-
-        Raises SourceOptionError for files that this machine lacks.
-        """
+        """A client for the length of the block. Each task needs its own, because connections cannot
+        be pickled. Raises SourceOptionError for files that this machine lacks."""
         keep_freed_memory()  # the process is Spark's worker, and reads as fast as it can
         credentials: Credentials | None = None
         if self.access_key is not None and self.secret_file is not None:
@@ -94,10 +91,8 @@ def _secret_in(file: str) -> str:
 
 
 class Subscription(NamedTuple):
-    """Which queues: named topics and light queues, a pattern for whole names, or single queues.
-
-    A pattern that begins with %LMQ% is one for light queues, any other is for topics.
-    """
+    """Which queues: topics and light queues by name, a pattern for whole names, or single queues.
+    A pattern that begins with %LMQ% is for light queues, any other for topics."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
@@ -132,10 +127,10 @@ class QueueRange(NamedTuple):
 def share_out(
     ranges: Iterable[QueueRange], most: int, min_parts: int = 1
 ) -> list[tuple[QueueRange, ...]]:
-    """The same offsets in parts of at most `most` messages, all but the last of one size.
+    """The same offsets in parts of at most `most` messages, of equal size except for the last.
 
-    Small ranges share a part, a large one is split; a queue occurs at most once in a part. There
-    are no more parts than needed, or than `min_parts` requires.
+    Small ranges share a part, and large ones are split. A queue occurs at most once in a part. The
+    number of parts is the least possible, but at least `min_parts`.
     """
     ranges = [one for one in ranges if one.begin < one.end]
     total = sum(end - begin for _, begin, end in ranges)
@@ -159,7 +154,8 @@ def share_out(
 def begin_inside(
     queue: Queue, begin: int, bounds: Mapping[Queue, Bounds], *, fail_on_data_loss: bool
 ) -> int:
-    """Where reading can begin. Raises PipelineError if earlier messages are gone."""
+    """The offset at which reading can begin. Raises PipelineError if messages before it are gone,
+    unless `fail_on_data_loss` is false."""
     low, high = bounds[queue]
     if low <= begin <= high:
         return begin
@@ -172,14 +168,14 @@ def begin_inside(
 
 
 class Records(NamedTuple):
-    """Some records: runs of a requested queue, with their offsets in it."""
+    """Some records: runs of one queue each, with their offsets in that queue."""
 
     block: RecordBlock
-    runs: list[tuple[Queue, int]]  # with how many records
+    runs: list[tuple[Queue, int]]  # queue and number of records
     offsets: list[int]
 
     def batch(self, wanted: pa.Schema) -> pa.RecordBatch:
-        """The records as columns; topic, queue_id and queue_offset are of the requested queue."""
+        """The records as columns. topic, queue_id and queue_offset are those of the queue read."""
         run_of = np.repeat(np.arange(len(self.runs)), [count for _, count in self.runs])
         topics = Names(run_of, [queue.topic for queue, _ in self.runs])
         own = {
@@ -197,10 +193,10 @@ class Records(NamedTuple):
 def pull_ranges(
     client: Client, ranges: Sequence[QueueRange], *, idle_s: float, fail_on_data_loss: bool
 ) -> Iterator[Records]:
-    """Yield the records of all ranges, over one stream from the server; each queue in order.
+    """Yield the records of all ranges, each queue in order, over one stream from the server.
 
-    Raises PipelineError if nothing arrives for `idle_s`, and what the client raises for messages
-    that are gone, unless `fail_on_data_loss` is false, when they are left out.
+    Raises PipelineError if nothing arrives for `idle_s`. Raises what the client raises for messages
+    that are gone; without `fail_on_data_loss` they are left out.
     """
     ends = {part.queue: part.end for part in ranges}
     longest = max((end - begin for _, begin, end in ranges), default=1)
@@ -243,8 +239,8 @@ def pull_ranges(
 
 
 def _drop_reached(ends: dict[Queue, int], positions: Mapping[Queue, int], idle_s: float) -> None:
-    """Also ends ranges whose last messages no longer exist. Raises PipelineError if there are
-    none."""
+    """Drop ranges that are read to their end, or whose last messages no longer exist. Raises
+    PipelineError if none is."""
     reached = [queue for queue, end in ends.items() if positions[queue] >= end]
     if not reached:
         raise PipelineError(
@@ -279,6 +275,6 @@ class _Pending:
         return self._bytes >= BLOCK_BYTES or len(self._records) >= BLOCK_MESSAGES
 
     def records(self) -> Records:
-        """All of them; there is at least one message."""
+        """The collected messages, at least one."""
         records = Strings.of(self._records)
         return Records(RecordBlock(records.data, 0, records.starts), self._runs, self._offsets)

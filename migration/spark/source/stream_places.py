@@ -1,13 +1,13 @@
-"""The position of a stream, in a few bytes however many queues are idle.
+"""The position of a stream, whose size does not depend on the number of idle queues.
 
-The offset of a stream is `{"log": P, "queues": {topic: {queue id: next offset}}}`. A queue that is
-not listed is at its first message at or after the physical offset P. Listed are queues with recent
-messages, and those that were not read to their end.
+It is `{"log": P, "queues": {topic: {queue id: next offset}}}`. A queue that is not listed is at its
+first message at or after physical offset P. Listed are queues with recent messages, and queues that
+were not read to their end.
 
-This is correct because two snapshots of the service are kept. Each reads how far the queues are
-dispatched, then the bounds of the queues, then where the log ends. P is the end of the log in the
-older snapshot; the newer one began after everything below P was dispatched. So a queue with the
-same max in both has no message between that max and P, and every message below that max is below P.
+Two snapshots of the service make this correct. Each reads the dispatched offset, then the bounds of
+the queues, then the end of the log. P is the log's end in the older snapshot; the newer one was
+taken after everything below P was dispatched. So a queue with the same max in both has no message
+from that max on below P, and all its messages below that max are below P.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 
     Document = dict[str, Any]
 
-#: Documents that Spark may come back with: start and end of a batch, and the next end.
+#: Positions that Spark may pass again: start and end of a batch, and the next end.
 _KEPT = 4
 
 
 class Look(NamedTuple):
     """A snapshot of the service."""
 
-    dispatched: int  # asked before: each message below that is in `bounds`
+    dispatched: int  # read before `bounds`, which have all messages below it
     bounds: dict[Queue, Bounds]
-    log_end: int  # asked after: each message in `bounds` is below that
+    log_end: int  # read after `bounds`, whose messages are all below it
 
 
 class StreamPlaces:
-    """What one query knows of its queues. Lives as long as the process that plans the query."""
+    """What one query knows about its queues, in the memory of the process that plans it."""
 
     def __init__(self, subscription: Subscription, idle_s: float) -> None:
         self._subscription = subscription
@@ -49,7 +49,7 @@ class StreamPlaces:
         self._known: list[tuple[Document, dict[Queue, int]]] = []
 
     def look(self, client: Client) -> Look:
-        """A snapshot of the service. One short call if nothing was dispatched since the last."""
+        """Take a snapshot. One short call if nothing was dispatched since the last one."""
         dispatched = int(client.statistics()["store.log_dispatched_offset"])
         if self._next_base is not None and self._next_base.log_end <= dispatched:
             self._base, self._next_base = self._next_base, None
@@ -63,7 +63,7 @@ class StreamPlaces:
         return self._now
 
     def document(self, positions: dict[Queue, int]) -> Document:
-        """These positions as an offset of the stream. Call after `look`."""
+        """These positions as a stream position. Call after `look`."""
         queues: dict[str, dict[str, int]] = {}
         for queue, position in sorted(positions.items()):
             if not self._stands_still(queue, position):
@@ -79,7 +79,7 @@ class StreamPlaces:
         return now is not None and was == position == now.max_offset
 
     def positions(self, client: Client, document: Document) -> dict[Queue, int]:
-        """Inverse of `document`; an offset of an earlier process is applied to the current
+        """Inverse of `document`. A position from an earlier process is applied to the current
         queues."""
         for known, positions in self._known:
             if known == document:
@@ -101,7 +101,7 @@ def first_behind(
 ) -> dict[Queue, int]:
     """For each queue the offset of its first message at or after `place` in the log, or its max.
 
-    Reads the last message of each queue, and a few more of those that have such messages.
+    Reads the last message of each queue, and a few more of queues that have such messages.
     """
     if not place:
         return {queue: one.min_offset for queue, one in bounds.items()}
@@ -110,10 +110,10 @@ def first_behind(
     while probes:
         ranges = [QueueRange(queue, offset, offset + 1) for queue, offset in probes.items()]
         lower = {queue: spans[queue][0] for queue in probes}
-        # A message that is not there any more counts as one before `place`.
+        # A message that no longer exists counts as before `place`.
         spans |= {queue: (offset + 1, spans[queue][1]) for queue, offset in probes.items()}
         for some in pull_ranges(client, ranges, idle_s=idle_s, fail_on_data_loss=True):
-            # One message of each queue, so there are as many runs as records.
+            # One message of each queue, so each run has one record.
             places = some.block.physical_offset.tolist()
             for (queue, _), offset, found in zip(some.runs, some.offsets, places, strict=True):
                 if found >= place:

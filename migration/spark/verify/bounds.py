@@ -27,14 +27,14 @@ _ENDS = pa.schema([CONSUMEQUEUE.field(name) for name in ("physical_offset", "que
 
 
 class StoredEnds:
-    """The `max` rows. In memory: all queues, some hundred bytes each."""
+    """The `max` rows of all queues. Memory: some hundred bytes for each."""
 
     def __init__(self, engine: RocksEngine, task: VerifyTask) -> None:
         rows = list(KvConsumeQueueStore(engine).last_units())
         topics = pa.array([row[0] for row in rows], pa.string())
         hashes = hashes_of_queues(topics, pa.array([row[1] for row in rows], pa.int32()))
         places = np.array([row[3] for row in rows], dtype=np.int64)
-        # A queue that continued after the pinned end has an end that the log does not show yet.
+        # Queues that continued after the pinned end: their rows cannot be compared.
         self._beyond = hashes[places >= task.end]
         # Places below the log's start are expired.
         kept = (places >= task.begin) & (places < task.end)
@@ -60,7 +60,7 @@ def bounds_differences(
     queues: Hashes,
     stored: StoredEnds,
 ) -> list[Difference]:
-    """Both values of every differing field, for queues with these hashes."""
+    """The differences of queues with these hashes, field by field."""
     log: dict[tuple[str, int], End] = {}
     mine = [piece for piece in pieces if piece.source == LOG]
     if mine:

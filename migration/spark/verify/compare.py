@@ -1,12 +1,12 @@
 """Compares consume queues with their log: log against file queues against RocksDB.
 
 For RocksDB all three families are compared: units, the end of each queue, and the key index. First
-a digest of each source, in 4096 buckets; if all agree nothing else is read. Then the units of the
-differing buckets are joined by their keys, and each differing field becomes a row of Parquet.
-Nothing is repaired.
+each source gets a digest of 4096 buckets; if all are equal, nothing else is read. Otherwise the
+units of differing buckets are joined by their keys, and each differing field becomes a row of
+Parquet. Repairs nothing.
 
-All sources are compared between two physical offsets: from the start of the log (anything below has
-expired) to a fixed end. A source may be ahead of that end, and grow meanwhile.
+Sources are compared from the start of the log (everything below has expired) to a fixed physical
+offset. A source may be ahead of that end, and grow meanwhile.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class VerifySettings:
     log: Path
     files: Path | None = None  # directory of the file queues
     database: Path | None = None  # a backup, or a closed database
-    # Pinned end; by default the lower of the log's end and the database's checkpoint.
+    # Physical offset to stop at; None: the lower of the log's end and the database's checkpoint.
     end: int | None = None
     output: Path | None = None  # new directory for the differences, as Parquet
     liveness: Liveness = ALL_LIVE
@@ -80,7 +80,8 @@ class VerifySettings:
 def verify(
     spark: SparkSession, settings: VerifySettings, progress: Progress = no_progress
 ) -> VerifyResult:
-    """Compare. Raises SourceOptionError, LogLayoutError, QueueLayoutError, EngineFailedError."""
+    """Compare the sources. Raises SourceOptionError, LogLayoutError, QueueLayoutError,
+    EngineFailedError."""
     began = time.monotonic()
     task, pieces, stored = _plan(settings)
     with watched(spark, "digest", progress):
@@ -88,7 +89,7 @@ def verify(
     sides = {FILES: settings.files, ROCKSDB: settings.database}
     sources = [LOG, *(side for side, path in sides.items() if path is not None)]
     for source in sources:
-        digests.setdefault(source, Digest())  # an empty source has no pieces
+        digests.setdefault(source, Digest())  # for an empty source, which has no pieces
     bad = _Bad(
         _bad_buckets(digests, sources),
         digests[LOG].keys.differing(digests[ROCKSDB].keys) if task.with_keys else _NONE,
@@ -117,7 +118,7 @@ def verify(
 
 
 class _Bad(NamedTuple):
-    """Where details are needed: buckets of units and of index rows, and queues."""
+    """Buckets of units and of index rows, and queues, whose digests differ."""
 
     units: npt.NDArray[np.int64]
     keys: npt.NDArray[np.int64]

@@ -1,8 +1,7 @@
-"""The content of a source, as sums in buckets; the driver compares those of all sources.
+"""The content of a source as sums in buckets, which the driver compares between sources.
 
-Buckets are selected by a unit's place or an index row's key, so everything that a detailed
-comparison joins comes from the same buckets. Sums with store times are separate, since file queues
-have no store times.
+A unit's place or an index row's key selects the bucket, so rows that a detailed comparison joins
+are in the same bucket. Sums with store times are separate, because file queues have no store times.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def _sums() -> BucketSums:
 
 @dataclass
 class Digest:
-    """The digest of one source: its units, the end of each queue (of the log), its index rows."""
+    """The digest of one source: units, index rows, and for the log the end of each queue."""
 
     units: BucketSums = field(default_factory=_sums)
     times: BucketSums = field(default_factory=_sums)
@@ -41,7 +40,7 @@ class Digest:
     ends: EndsByHash = field(default_factory=EndsByHash)
 
     def add_units(self, units: pa.RecordBatch) -> None:
-        """Add units, as CONSUMEQUEUE."""
+        """Add units, with the columns CONSUMEQUEUE."""
         offset, *numbers = (
             _ints(units.column(name))
             for name in ("queue_offset", "physical_offset", "record_size", "tag_code")
@@ -52,7 +51,7 @@ class Digest:
         self.units.add(hashes, places)
         if units.column("store_time_ms").null_count == 0:
             times = _ints(units.column("store_time_ms"))
-            # 0 if the stamp is right, or if there is none.
+            # 0 if the stamp is correct or missing.
             stamps = pa.array(expiry_stamps(times).astype(np.int32))
             wrong = pc.fill_null(pc.subtract(units.column("expiry_stamp_s"), stamps), 0)
             self.times.add(timed(hashes, times) ^ _ints(wrong).view(np.uint64), places)
@@ -62,12 +61,12 @@ class Digest:
         self.keys.add(rows.hashes(), rows.key_hashes())
 
     def differing(self, other: Digest, *, times: bool) -> npt.NDArray[np.int64]:
-        """Buckets in which the units differ."""
+        """Buckets in which units differ; with `times`, including store times."""
         found = self.units.differing(other.units)
         return np.union1d(found, self.times.differing(other.times)) if times else found
 
     def merge(self, other: Digest) -> Digest:
-        """Add the other's sums to this one, and return it."""
+        """Add the other's sums to this digest, and return it."""
         self.units.merge(other.units)
         self.times.merge(other.times)
         self.keys.merge(other.keys)

@@ -1,7 +1,5 @@
-"""The detailed comparison of a verification: rows of differing buckets, joined, one row per field.
-
-The columns of every result are those of verify_result.Difference.
-"""
+"""The detailed comparison of a verification: joins the rows of differing buckets. The result has a
+row for each differing field, with the columns of Difference."""
 
 from __future__ import annotations
 
@@ -23,13 +21,13 @@ DIFFERENCE_DDL = (
 
 
 def unit_differences(units: DataFrame, sources: list[str]) -> DataFrame:
-    """One row for each differing field; columns of Difference."""
+    """The differing fields of units."""
     from pyspark.sql import functions as F
 
     sides = []
     for source in sources:
         of_source = F.col("source") == source
-        # If several records have one place, the last in the log counts, as with live dispatch.
+        # If several records have the same place, the last in the log counts, as in live dispatch.
         fields = F.when(of_source, F.struct(*_FIELDS))
         sides.append(F.max_by(fields, F.when(of_source, F.col("physical_offset"))).alias(source))
     joined = units.groupBy(*_KEY).agg(*sides)

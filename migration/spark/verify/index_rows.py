@@ -34,7 +34,7 @@ class IndexRange(NamedTuple):
 
 
 def has_index(database: Path) -> bool:
-    """Whether there is a key index; RocketMQ's database has none."""
+    """Whether the database has a key index; RocketMQ's has none."""
     try:
         RocksEngine.open_read_only(database, DERIVED).close()
     except EngineFailedError:
@@ -45,7 +45,7 @@ def has_index(database: Path) -> bool:
 def index_ranges(
     layout: LogLayout, end: int, liveness: Liveness, max_rows: int
 ) -> list[IndexRange]:
-    """Ranges that cover all possible keys, of about `max_rows` rows each, by the log's keys."""
+    """Ranges that cover all possible keys, of about `max_rows` rows each according to the log."""
     sample = sample_log(layout, layout.start, end, liveness)
     edges = plan_cuts(sample, end - layout.start, max_rows, 1).index_edges
     return [IndexRange(*pair) for pair in pairwise([b"", *map(whole_key, edges), LAST_KEY])]

@@ -1,7 +1,7 @@
 """Many rows of the key index, and their hashes.
 
 A row is identified by its complete key: topic, message key, store time, position in the log. Its
-value, the expiry stamp, follows from the time; one that does not is part of the row's hash.
+value, the expiry stamp, follows from the time. A wrong stamp changes the row's hash.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class KeyRows(NamedTuple):
 
     @property
     def places(self) -> Ints:
-        """Physical offset at the end of each key."""
+        """The physical offset in each key."""
         return gather_ints(self.keys.data, ">i8", self.keys.ends - OFFSET_BYTES)
 
     @property
@@ -50,7 +50,7 @@ class KeyRows(NamedTuple):
         words = -(-lengths // _WORD)
         firsts = np.cumsum(words) - words
         number = np.arange(int(words.sum())) - np.repeat(firsts, words)
-        # The last word of a key overlaps the one before; the length makes up for that.
+        # The last word of a key may overlap the previous one; the hash includes the length.
         at = np.minimum(
             np.repeat(keys.starts, words) + _WORD * number, np.repeat(keys.ends - _WORD, words)
         )
@@ -67,5 +67,5 @@ class KeyRows(NamedTuple):
         return np.where(wrong == 0, keys, keys ^ mixed(wrong))
 
 
-#: No key is shorter than a word.
+#: Every key has at least a word.
 assert INDEX_KEY_BYTES > _WORD

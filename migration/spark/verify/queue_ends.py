@@ -1,4 +1,4 @@
-"""The last unit of every queue, as a table small enough to send: 24 bytes a queue.
+"""The last unit of every queue, as a table of 24 bytes for each queue.
 
 A `max` row in RocksDB has the place of the last unit of its queue: the one that was dispatched
 last, with the highest physical offset. Queues are identified by hashes of their names.
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kvcq.tables import Hashes
     from migration.columnar import Ints
 
-#: This many rows are collected before they are reduced to one for each queue.
+#: Rows that are collected before they are reduced to one for each queue.
 _REDUCE_AT = 262_144
 
 
@@ -34,7 +34,7 @@ class EndsByHash:
         self._append(_reduced(_Table(queues, places, offsets)))
 
     def merge(self, other: EndsByHash) -> EndsByHash:
-        """Add the other's units to this one, and return it."""
+        """Add the other's units to this table, and return it."""
         for part in other._parts:
             self._append(part)
         return self

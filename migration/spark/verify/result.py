@@ -29,12 +29,12 @@ _FILE_FIELDS = ("unit", "physical_offset", "record_size", "tag_code")
 
 
 class Difference(NamedTuple):
-    """A row of the output: one field that is not the same everywhere; None for a missing value.
+    """A row of the output: a field that differs between sources; None for a missing value.
 
-    The field `unit` stands for the whole unit: 1 if it exists, None if not. `max_offset` and
-    `max_place` are those of a queue's last unit, by the log and by the `max` row; they have no
-    queue offset. `key` is a row of the key index: it has no queue, and the values are physical
-    offsets of the record; `key_stamp` is the value of such a row.
+    Field `unit` is the whole unit: 1 if it exists, None if not. `max_offset` and `max_place` are
+    queue and physical offset of a queue's last unit; they have no queue offset. `key` is a row of
+    the key index: it has no queue, and the values are physical offsets of the record. `key_stamp`
+    is the value of such a row.
     """
 
     topic: str
@@ -47,10 +47,10 @@ class Difference(NamedTuple):
     key: str | None = None
 
     def findings(self, liveness: Liveness, sides: Collection[str]) -> Iterator[Finding]:
-        """One for each side that lacks something of the log."""
+        """A finding for each side that differs from the log."""
         for name in (SideName.FILES, SideName.ROCKSDB):
             there = self.files if name is SideName.FILES else self.rocksdb
-            # If the unit is missing, the field `unit` says so.
+            # A missing unit is only reported by the field `unit`.
             is_whole = self.field in _KINDS or (there is not None and self.log is not None)
             is_kept = name is SideName.ROCKSDB or self.field in _FILE_FIELDS
             if name.value not in sides or there == self.log:
@@ -76,7 +76,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class VerifyResult:
-    """What was compared, and the result."""
+    """The numbers of compared rows, and the differences."""
 
     begin: int
     end: int
@@ -87,7 +87,7 @@ class VerifyResult:
     first: list[Finding] = field(default_factory=list)  # of the first SHOWN differences
     output: Path | None = None
     seconds: float = 0.0
-    queues: int = 0  # whose ends were compared
+    queues: int = 0  # number of queues whose ends were compared
     keys: dict[str, int] = field(default_factory=dict)  # index rows of each source
 
     @property
@@ -114,7 +114,7 @@ class VerifyResult:
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """The same for machines."""
+        """The result for JSON."""
         return {
             "equal": self.equal,
             "begin": self.begin,

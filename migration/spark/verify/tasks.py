@@ -1,4 +1,4 @@
-"""The executors' work in a verification: units of any source, in one form of columns."""
+"""The executors' work in a verification: units of any source, with the same columns."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 LOG, FILES, ROCKSDB = "log", "files", "rocksdb"
 
-#: Rows of one source, for the closer look.
+#: Units of one source, for the detailed comparison.
 SIDE = CONSUMEQUEUE.insert(0, pa.field("source", pa.string()))
 
-#: The same of index rows.
+#: Index rows of one source.
 KEY_SIDE = pa.schema(
     [
         ("source", pa.string()),
@@ -147,7 +147,8 @@ def _key_batch(source: str, rows: KeyRows) -> pa.RecordBatch:
 def ends_of_queues(
     task: VerifyTask, queues: Hashes, pieces: Iterable[Piece]
 ) -> Iterator[tuple[str, int, int, int]]:
-    """Topic, queue id, place and offset of the highest unit here of each of these queues."""
+    """Topic, queue id, physical and queue offset of the highest unit of each of these queues in the
+    pieces."""
     highest: dict[tuple[str, int], tuple[int, int]] = {}
     for piece in pieces:
         for units, _ in _read(task, piece):
@@ -165,7 +166,7 @@ def ends_of_queues(
 
 
 def _read(task: VerifyTask, piece: Piece) -> Iterator[tuple[pa.RecordBatch | None, KeyRows | None]]:
-    """Yield units of the piece to compare, as CONSUMEQUEUE, and index rows."""
+    """Yield the piece's units, with the columns CONSUMEQUEUE, and index rows."""
     part = piece.part
     if isinstance(part, LogRange):
         for block in read_blocks(part, task.options):
@@ -192,7 +193,7 @@ def _read(task: VerifyTask, piece: Piece) -> Iterator[tuple[pa.RecordBatch | Non
 
 
 def _derived_units(block: RecordBlock, liveness: Liveness) -> pa.RecordBatch:
-    """The units of the block, as CONSUMEQUEUE."""
+    """The units of the block, with the columns CONSUMEQUEUE."""
     places = places_of(block, liveness)
     rows = places.rows
     names = ("physical_offset", "record_size", "tag_code", "store_time_ms")
@@ -206,7 +207,7 @@ def _derived_units(block: RecordBlock, liveness: Liveness) -> pa.RecordBatch:
 
 
 def _kept_keys(task: VerifyTask, rows: KeyRows) -> KeyRows:
-    """The keys inside the compared part of the log."""
+    """The index rows of records in the compared part of the log."""
     return rows.where((rows.places >= task.begin) & (rows.places < task.end))
 
 
