@@ -212,7 +212,7 @@ class PlainDatabases:
 
     # --- for a store that also has queues in files -------------------------------------------
 
-    def lend_queues(self) -> KvConsumeQueueStore:
+    def open_queues(self) -> KvConsumeQueueStore:
         """The queues as of now; closing them leaves the database open."""
         return KvConsumeQueueStore(self._engine, self._expiry, owns_engine=False)
 
@@ -223,7 +223,7 @@ class PlainDatabases:
 
     def clear_queues(self) -> None:
         """Remove all queues from the database, durably, and reclaim their space. Repeatable."""
-        queues = self.lend_queues()
+        queues = self.open_queues()
         if queues.is_empty:
             return
         self.state.flush()

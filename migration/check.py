@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvcq.inspect import CheckResult, Finding, Kind, database_alone, look_over, open_database
+from kvcq.inspect import CheckResult, Finding, Kind, database_alone, inspect_store, open_database
 from migration.files import FileSide, RecordLookup
 from migration.formats import QUEUE_DIRECTORY
 from migration.sides import file_options
@@ -28,8 +28,8 @@ def check_store(root: Path, progress: Progress = no_progress) -> list[Finding]:
 
 
 def examine_store(root: Path, progress: Progress = no_progress) -> CheckResult:
-    """Check the store in `root` with all its sides; see `look_over`."""
-    return look_over(root, progress, _sides)
+    """Check the store in `root` with all its sides; see `inspect_store`."""
+    return inspect_store(root, progress, _sides)
 
 
 def _sides(opened: OpenedStore, engine: RocksEngine | None, stack: ExitStack) -> list[Side]:

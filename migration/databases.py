@@ -152,7 +152,7 @@ class MigratingDatabases:
         if state.stopped:
             for name in stores:
                 if name is not state.phase.serving:
-                    self._queues.keep_out(name, state.stopped)
+                    self._queues.mark_stopped(name, state.stopped)
 
     def _take_ends(self, stores: dict[SideName, SideStore], log_start: int) -> None:
         """If the serving side is rebuilt from a log that does not begin with its first record, take

@@ -68,7 +68,7 @@ class Workers:
             context = copy_context()
             future = self._pool.submit(lambda: context.run(function, *args, **kwargs))
         except BaseException:
-            self._let_in()
+            self._start_next()
             raise
         self._running.add(future)
         future.add_done_callback(self._running.discard)
@@ -76,10 +76,10 @@ class Workers:
             return await asyncio.wrap_future(future)
         finally:
             if future.done():
-                self._let_in()
+                self._start_next()
             else:  # no caller waits for it any more, but it still has its thread
                 loop = asyncio.get_running_loop()
-                future.add_done_callback(lambda _: call_soon(loop, self._let_in))
+                future.add_done_callback(lambda _: call_soon(loop, self._start_next))
 
     async def run_slices(
         self,
@@ -113,10 +113,10 @@ class Workers:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():
-                self._let_in()  # its turn came at that very moment
+                self._start_next()  # its turn came at that very moment
             raise
 
-    def _let_in(self) -> None:
+    def _start_next(self) -> None:
         """A thread is free: start the next caller's first job."""
         while self._turns:
             caller, turns = self._turns.popitem(last=False)

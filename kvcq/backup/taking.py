@@ -72,7 +72,7 @@ def take_backup(
     _, identity = inspect(root)
     if identity is None:
         raise BackupRefusedError(f"{root} is not a store on disk")
-    _keep_apart(root, url)
+    _check_outside_store(root, url)
     place = open_place(url, make=True)
     check_owner(place, identity.created_ms, identity.segment_bytes)
     report("a copy of the database", 0, 0)
@@ -125,7 +125,7 @@ class _Progress:
         self._report(place, done, self._total)
 
 
-def _keep_apart(root: Path, url: str) -> None:
+def _check_outside_store(root: Path, url: str) -> None:
     """Reject a place of backups inside the store directory."""
     place = Path(url.removeprefix("file://")).expanduser().absolute().resolve()
     if "://" not in url.removeprefix("file://") and place.is_relative_to(root.resolve()):

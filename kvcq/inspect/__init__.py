@@ -9,12 +9,12 @@ writes nothing.
 
 from kvcq.inspect.findings import Checked, CheckResult, Finding, Findings, Kind, Remedy, size_text
 from kvcq.inspect.log import LogCheck
-from kvcq.inspect.lookup import Lookup, stands_in
+from kvcq.inspect.lookup import Lookup, is_at_place
 from kvcq.inspect.rows import ROCKSDB
 from kvcq.inspect.scrub import Scrub
 from kvcq.inspect.side import OpenedStore, Side, Take, WalkAgain
 from kvcq.inspect.state import read_entries, state_records
-from kvcq.inspect.store import database_alone, look_over, open_database
+from kvcq.inspect.store import database_alone, inspect_store, open_database
 from kvcq.inspect.sums import BucketSums, RowSums
 
 __all__ = [
@@ -35,10 +35,10 @@ __all__ = [
     "Take",
     "WalkAgain",
     "database_alone",
-    "look_over",
+    "inspect_store",
+    "is_at_place",
     "open_database",
     "read_entries",
     "size_text",
-    "stands_in",
     "state_records",
 ]

@@ -15,7 +15,7 @@ from kvcq.errors import KvcqError
 from kvcq.inspect.bounds import look_at_bounds
 from kvcq.inspect.expected import ExpectedRows
 from kvcq.inspect.findings import Kind, size_text
-from kvcq.inspect.lookup import stands_in
+from kvcq.inspect.lookup import is_at_place
 from kvcq.inspect.rows import BAD_ROW, Rows
 from kvcq.inspect.sums import hashes_of
 from kvcq.inspect.units import UnitOrder, plain_units
@@ -131,7 +131,7 @@ class RowCheck:
         self._sum_units()
         look_at_bounds(self._lookup)
         self._sum_index()
-        self._look_at_suspects()
+        self._check_candidates()
 
     # --- the dispatch point ----------------------------------------------------------------
 
@@ -192,14 +192,14 @@ class RowCheck:
         for rows in self._lookup.pages(UNITS, "rows of default", self._expected.counts[UNITS]):
             self._unit_count += len(rows)
             if rows:
-                sums.are_there(hashes_of(order.page(rows)))
+                sums.add_found(hashes_of(order.page(rows)))
         order.finish()
 
     def _sum_index(self) -> None:
         sums = self._expected.sums[INDEX]
         for rows in self._lookup.pages(INDEX, "rows of index", self._expected.counts[INDEX]):
             self._index_count += len(rows)
-            sums.are_there(hashes_of(self._index_in_question(rows, tell=True)))
+            sums.add_found(hashes_of(self._index_in_question(rows, tell=True)))
 
     def _index_in_question(self, rows: list[Pair], *, tell: bool) -> list[Pair]:
         """The rows that need a record in the log. With `tell`, impossible rows are reported."""
@@ -228,7 +228,7 @@ class RowCheck:
 
     # --- where it fails ----------------------------------------------------------------------
 
-    def _look_at_suspects(self) -> None:
+    def _check_candidates(self) -> None:
         """Check rows first, since rows without a record explain a difference; then find missing
         rows."""
         units, index = self._expected.sums[UNITS], self._expected.sums[INDEX]
@@ -238,18 +238,18 @@ class RowCheck:
         if index.differ:
             for rows in self._lookup.pages(INDEX, "keys to look at again", self._index_count):
                 asked = self._index_in_question(rows, tell=False)
-                _even_out(index, asked, self._is_wrong_index_row)
+                _report_wrong_rows(index, asked, self._is_wrong_index_row)
         if units.differ or index.differ:
             self._walk_again(self._find_missing)
 
     def _ask_units(self, rows: list[Pair]) -> None:
         sums = self._expected.sums[UNITS]
-        rows, units = plain_units(rows, _told_before)
+        rows, units = plain_units(rows, _already_reported)
         if not rows:
             return
         wanted = self._lookup.in_question(units["physical_offset"].astype(np.int64))
         asked = [rows[index] for index in np.flatnonzero(wanted).tolist()]
-        _even_out(sums, asked, self._is_wrong_unit)
+        _report_wrong_rows(sums, asked, self._is_wrong_unit)
 
     def _is_wrong_unit(self, row: Pair) -> bool:
         """Whether its record gives another unit, or none; reports that."""
@@ -262,7 +262,7 @@ class RowCheck:
             kind, expected = Kind.BEYOND_CHECKPOINT, f"no row above {self._checkpoint}"
         elif request is None:
             expected = "a record there"
-        elif not stands_in(request, topic, queue_id, queue_offset):
+        elif not is_at_place(request, topic, queue_id, queue_offset):
             expected = f"the unit of {request.topic!r} queue {request.queue_id}"
             expected += f" offset {request.queue_offset}"
         elif unit != request[3:7]:
@@ -323,11 +323,11 @@ class RowCheck:
         """Find missing rows. Rows that differ were found when they were compared with their
         records."""
         for family, rows in self._expected.rows(requests).items():
-            suspects = _suspects(self._expected.sums[family], rows)
-            if not suspects:
+            candidates = _candidates(self._expected.sums[family], rows)
+            if not candidates:
                 continue
-            there = self._engine.multi_get(family, [key for key, _ in suspects])
-            for (key, value), found in zip(suspects, there, strict=True):
+            there = self._engine.multi_get(family, [key for key, _ in candidates])
+            for (key, value), found in zip(candidates, there, strict=True):
                 if found is not None:
                     continue
                 if family == UNITS:
@@ -361,14 +361,14 @@ class RowCheck:
         )
 
 
-def _suspects(sums: RowSums, rows: list[Pair]) -> list[Pair]:
-    return [rows[index] for index in sums.suspects(hashes_of(rows)).tolist()]
+def _candidates(sums: RowSums, rows: list[Pair]) -> list[Pair]:
+    return [rows[index] for index in sums.candidates(hashes_of(rows)).tolist()]
 
 
-def _even_out(sums: RowSums, rows: list[Pair], is_wrong: Callable[[Pair], bool]) -> None:
+def _report_wrong_rows(sums: RowSums, rows: list[Pair], is_wrong: Callable[[Pair], bool]) -> None:
     """Report wrong rows and count them as expected, since they explain a difference."""
-    sums.should_be(hashes_of([row for row in _suspects(sums, rows) if is_wrong(row)]))
+    sums.add_expected(hashes_of([row for row in _candidates(sums, rows) if is_wrong(row)]))
 
 
-def _told_before(_family: str, _key: bytes, _value: bytes) -> None:
+def _already_reported(_family: str, _key: bytes, _value: bytes) -> None:
     """Ignores impossible rows, which were reported when first seen."""

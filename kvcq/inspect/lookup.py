@@ -70,7 +70,7 @@ class Lookup:
             return None
 
 
-def stands_in(record: DispatchRequest, topic: str, queue_id: int, queue_offset: int) -> bool:
+def is_at_place(record: DispatchRequest, topic: str, queue_id: int, queue_offset: int) -> bool:
     """Whether the record gives a unit of that queue at that offset."""
     if not record.in_queue:
         return False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcq.inspect.findings import Findings, Kind, Remedy
-from kvcq.inspect.lookup import stands_in
+from kvcq.inspect.lookup import is_at_place
 from kvcq.inspect.rows import ROCKSDB
 from store.errors import CorruptRecordError, MessageNotFoundError, StoreError
 from store.format import FastParser, dispatch_request
@@ -207,4 +207,4 @@ class Scrub:
         except (MessageNotFoundError, CorruptRecordError):
             return False
         request = self._admission().admit(found)
-        return request is not None and stands_in(request, topic, queue_id, offset)
+        return request is not None and is_at_place(request, topic, queue_id, offset)

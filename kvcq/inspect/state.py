@@ -78,8 +78,8 @@ class StateSide:
             self._replayed = KvStateStore(self._scratch_engine)
             self._timers, self._halves = Timers(), Halves()
             waiting = self._timers, self._halves
-            rows = _taken(_rows(self._scratch_engine), waiting, self._not_told)
-            self._judge = SharedGroups.of_rows(rows, self._not_told)
+            rows = _taken(_rows(self._scratch_engine), waiting, self._ignore_row)
+            self._judge = SharedGroups.of_rows(rows, self._ignore_row)
         # Keys of rows that were reported.
         self._told: set[bytes] = set()
 
@@ -183,7 +183,7 @@ class StateSide:
         remedy = Remedy.RESTORE if self._begin is None else None
         self._tell(Kind.STATE, f"{STATE} {key!r}", expected, found, remedy=remedy)
 
-    def _not_told(self, key: bytes, expected: str, found: str) -> None:
+    def _ignore_row(self, key: bytes, expected: str, found: str) -> None:
         """Ignores rows of a snapshot, whose seal shows whether they are intact."""
 
     def _end_of(self, topic: str, queue_id: int) -> int:

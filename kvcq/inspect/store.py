@@ -50,7 +50,7 @@ def database_alone(
     return [] if side is None else [side]
 
 
-def look_over(
+def inspect_store(
     root: Path, progress: Progress = no_progress, find_sides: FindSides = database_alone
 ) -> CheckResult:
     """Check the store in `root`. Returns the findings, and how much was checked.

@@ -65,13 +65,13 @@ class RowSums:
         self._wanted = BucketSums(_BUCKETS)
         self._there = BucketSums(_BUCKETS)
 
-    def should_be(self, hashes: Hashes) -> None:
+    def add_expected(self, hashes: Hashes) -> None:
         self._wanted.add(hashes)
 
-    def are_there(self, hashes: Hashes) -> None:
+    def add_found(self, hashes: Hashes) -> None:
         self._there.add(hashes)
 
-    def forget_what_should_be(self) -> None:
+    def clear_expected(self) -> None:
         """Clear the expected rows, to count them again with more knowledge."""
         self._wanted.clear()
 
@@ -79,7 +79,7 @@ class RowSums:
     def differ(self) -> bool:
         return len(self._wanted.differing(self._there)) > 0
 
-    def suspects(self, hashes: Hashes) -> Ints:
+    def candidates(self, hashes: Hashes) -> Ints:
         """Indexes of the hashes in buckets whose two sides differ."""
         return np.flatnonzero(self._wanted.differs_at(self._there, hashes))
 

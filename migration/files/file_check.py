@@ -102,7 +102,7 @@ class FileCheck:
     def take(self, requests: Sequence[DispatchRequest]) -> None:
         """Take the next records of the log, ascending."""
         self._index.take(requests)
-        self._sums.should_be(_hashes(units_of_requests(self._admit(requests))))
+        self._sums.add_expected(_hashes(units_of_requests(self._admit(requests))))
 
     def compare(
         self,
@@ -150,7 +150,7 @@ class FileCheck:
             file_bytes=self._options.units_per_file * UNIT_SIZE,
             log=log,
             sums=self._sums,
-            are_there=self._there.add,
+            add_found=self._there.add,
             tell=self._tell,
             sizes_are_due=not self._is_cut,
         )
@@ -184,7 +184,7 @@ class FileCheck:
         sums would differ, and each unit would have to be compared with its record.
         """
         sums, ranges = self._sums, self._ranges
-        sums.forget_what_should_be()
+        sums.clear_expected()
         nothing = _Range(0, -1)
         # By queue: the ranges before and after its units.
         lacking: dict[tuple[str, int], tuple[_Range, _Range]] = {}
@@ -214,7 +214,7 @@ class FileCheck:
                     else:
                         behind = _with(behind, offset)
                     lacking[queue] = before, behind
-            sums.should_be(_hashes(units.where(np.array(inside, np.int64))))
+            sums.add_expected(_hashes(units.where(np.array(inside, np.int64))))
 
         walk_again(take)
         for queue, holes in self._holes.items():
@@ -285,7 +285,7 @@ class _Gathered:
     def settle(self) -> None:
         """Finish the sums of everything added."""
         if self._parts:
-            self._sums.are_there(units_of_queues(*zip(*self._parts, strict=True)).hashes())
+            self._sums.add_found(units_of_queues(*zip(*self._parts, strict=True)).hashes())
             self._parts, self._count = [], 0
 
 

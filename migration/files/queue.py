@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kvcq.inspect import stands_in
+from kvcq.inspect import is_at_place
 from migration.errors import QueueFileError, UnitConflictError
 from migration.files.segments import BadFileError, QueueFiles
 from migration.formats import (
@@ -223,7 +223,7 @@ class FileQueue:
                 continue
             if present is not None:
                 other = record_at(present[0]) if present[0] != physical_offset else None
-                if other is not None and stands_in(other, self.topic, self.queue_id, offset):
+                if other is not None and is_at_place(other, self.topic, self.queue_id, offset):
                     continue  # the log has two records for this place
                 reason = f"the unit is {present}, the log says {unit}"
                 raise UnitConflictError(self.topic, self.queue_id, offset, reason)

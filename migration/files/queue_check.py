@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from kvcq.inspect import Kind, stands_in
+from kvcq.inspect import Kind, is_at_place
 from kvcq.tables import units_of_queues
 from migration.formats import (
     BLANK_SIZE,
@@ -108,11 +108,11 @@ class QueueCheck:
         file_bytes: int,
         log: Log,
         sums: RowSums,
-        are_there: AreThere,
+        add_found: AreThere,
         tell: Tell,
         sizes_are_due: bool = True,
     ) -> None:
-        """`are_there` is called with the units to be summed. `sizes_are_due`: short files are
+        """`add_found` is called with the units to be summed. `sizes_are_due`: short files are
         faults; after a crash they are not."""
         self._root = root
         self._directory = root / "consumequeue" / topic / str(queue_id)
@@ -121,7 +121,7 @@ class QueueCheck:
         self._file_bytes = file_bytes
         self._log = log
         self._sums = sums
-        self._are_there = are_there
+        self._add_found = add_found
         self._tell = tell
         self._sizes_are_due = sizes_are_due
         self.unit_count = 0
@@ -241,7 +241,7 @@ class QueueCheck:
             self.begin = first + int(at[live[0]])
         asked = self._in_question(at[live], offsets[live])
         if len(asked):
-            self._are_there((self._topic, self._queue_id), asked + first, units[asked])
+            self._add_found((self._topic, self._queue_id), asked + first, units[asked])
 
     def _valid(self, units: UnitArray) -> BoolArray:
         return valid_units(units) & (units["physical_offset"] < self._log.cut_offset)
@@ -326,7 +326,7 @@ class QueueCheck:
                 offsets = units["physical_offset"][at].astype(np.int64)
                 past, falls, self._highest = self._order(units, at, offsets)
                 at = at[(offsets >= self._log.start_offset) & ~past & ~falls]
-                for index in self._suspects(first, units, at).tolist():
+                for index in self._candidates(first, units, at).tolist():
                     told = self._ask(first + index, units[index].item(), is_live)
                     if told is not None:
                         kind, wanted, found = told
@@ -336,14 +336,14 @@ class QueueCheck:
                 offset, place, wanted, found = each[0]
                 self._found(file, offset, kind, wanted, found, len(each), physical_offset=place)
 
-    def _suspects(self, first: int, units: UnitArray, at: IntArray) -> IntArray:
+    def _candidates(self, first: int, units: UnitArray, at: IntArray) -> IntArray:
         """Indexes of units that may differ from the log, or that the walk did not reach."""
         offsets = units["physical_offset"][at].astype(np.int64)
         asked = self._in_question(at, offsets)
         queue = [(self._topic, self._queue_id)]
         hashes = units_of_queues(queue, [asked + first], [units[asked]]).hashes()
         beyond = at[offsets >= self._log.walked_end]
-        return np.sort(np.concatenate((asked[self._sums.suspects(hashes)], beyond)))
+        return np.sort(np.concatenate((asked[self._sums.candidates(hashes)], beyond)))
 
     def _ask(
         self,
@@ -359,7 +359,7 @@ class QueueCheck:
                 return None
             return Kind.NO_RECORD, f"a record at {place}", "nothing at that physical offset"
         there = f"the record at {place}"
-        if not stands_in(record, self._topic, self._queue_id, offset):
+        if not is_at_place(record, self._topic, self._queue_id, offset):
             where = f"queue {record.queue_id} of {record.topic!r}, offset {record.queue_offset}"
             return Kind.WRONG_UNIT, "a record of this place", f"{there} of {where}{UNCOVERED}"
         if record.record_size != size:

@@ -6,7 +6,7 @@ from migration.plan.layouts import (
     layout_given,
     refuse_other_layouts,
 )
-from migration.plan.legacy import Inventory, find_what_lives, take_inventory
+from migration.plan.legacy import Inventory, find_live_records, take_inventory
 from migration.plan.log_survey import segment_files
 from migration.plan.note import inventory_for_start
 from migration.plan.plan import Plan, plan_directory, plan_live
@@ -19,7 +19,7 @@ __all__ = [
     "detect_layout",
     "detect_segment_bytes",
     "end_of_own_rocksdb",
-    "find_what_lives",
+    "find_live_records",
     "inventory_for_start",
     "layout_given",
     "own_rocksdb",

@@ -153,7 +153,7 @@ def take_inventory(
             watched.take(requests)
 
         log = survey_log(segments, lambda share: progress("reading the log", share), take)
-        topics, generations = _what_lives(root, log, config, lookup)
+        topics, generations = _find_live_records(root, log, config, lookup)
         # Which records are live is only known after the log was read. Until then all count.
         admission = Admission(
             {name: generations.live_from.get(name, 0) for name in topics}, generations.dead_light
@@ -291,7 +291,7 @@ def planned_finding(
     return Finding(kind, place, str(expected), str(found), side="files", own_remedy=remedy, **where)
 
 
-def find_what_lives(root: Path, progress: Progress) -> tuple[dict[str, int], Generations]:
+def find_live_records(root: Path, progress: Progress) -> tuple[dict[str, int], Generations]:
     """The directory's topics with their queue counts, and which of their records are live.
 
     Reads the log once. Raises StoreFormatError if the segments are not those of one log, and what
@@ -303,7 +303,7 @@ def find_what_lives(root: Path, progress: Progress) -> tuple[dict[str, int], Gen
         closing(RecordLookup(root / "commitlog", segment_bytes)) as lookup,
     ):
         log = survey_log(segments, lambda share: progress("reading the log", share))
-        return _what_lives(root, log, read_config(root), lookup)
+        return _find_live_records(root, log, read_config(root), lookup)
 
 
 def _queues_without_files(root: Path, findings: Sequence[Finding]) -> tuple[list[Finding], int]:
@@ -328,7 +328,7 @@ def _queues_without_files(root: Path, findings: Sequence[Finding]) -> tuple[list
     return faults, elsewhere
 
 
-def _what_lives(
+def _find_live_records(
     root: Path, log: LogSurvey, config: BrokerConfig, lookup: RecordLookup
 ) -> tuple[dict[str, int], Generations]:
     """Topics with their queue counts, and which of their records are live.

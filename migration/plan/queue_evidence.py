@@ -17,7 +17,7 @@ from kvcq.consume_queue_store import KvConsumeQueueStore
 from kvcq.engine import pages
 from kvcq.engine.rocks import ROCKETMQ, RocksEngine
 from kvcq.errors import KvcqError
-from kvcq.inspect import stands_in
+from kvcq.inspect import is_at_place
 from kvcq.tables import BOUNDS, DISPATCHED_KEY, UNITS, queue_offset_of, unit_prefix, unpack_i64
 from migration.formats import UNIT_SIZE, files_in, queues_in, units_in, valid_units
 from store.errors import StoreFormatError
@@ -80,7 +80,7 @@ class QueueEvidence:
             places = chain(places, self._in_database(topic, queue_id))
         for queue_offset, physical_offset in places:
             record = self._record_at(physical_offset)
-            if record is not None and stands_in(record, topic, queue_id, queue_offset):
+            if record is not None and is_at_place(record, topic, queue_id, queue_offset):
                 return Front(queue_offset, physical_offset)
         return None
 

@@ -58,7 +58,7 @@ class SideOpener:
 
     def rocksdb(self) -> KvConsumeQueueStore:
         """The queues in the database."""
-        return self._databases.lend_queues()
+        return self._databases.open_queues()
 
     def maintain(self) -> None:
         """Periodic work of the database, called every second."""

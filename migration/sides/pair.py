@@ -174,7 +174,7 @@ class SidePair:
         found = [side for side in self._sides.values() if side.failure is None]
         return sorted(found, key=lambda side: not self.is_required(side))
 
-    def keep_out(self, name: SideName, reason: str) -> None:
+    def mark_stopped(self, name: SideName, reason: str) -> None:
         """Leave out a side that was stopped before the opening, until an operator resumes."""
         side = self._sides[name]
         side.failure = StoreError(reason)

@@ -67,7 +67,7 @@ def take_undone(store: MessageStore, log: OpenLog) -> int:
     found, gone = _in_flight(store, log, shared)
     count = sum(_take(store, group, some, [], None) for group, some in found.items())
     for group, origin, copy in gone:
-        count += _take_gone(store, group, origin, copy)
+        count += _take_in_flight(store, group, origin, copy)
     # So that a broker that gets the store back does not deliver them again.
     ends = [
         (topic, queue_id, bounds.max_offset)
@@ -132,7 +132,7 @@ def _origin_topic(group: str, retry_topic: str) -> str:
     return retry_topic.removeprefix(RETRY_TOPICS + group)[1:]
 
 
-def _take_gone(store: MessageStore, group: str, origin: str, copy: StoredMessage) -> int:
+def _take_in_flight(store: MessageStore, group: str, origin: str, copy: StoredMessage) -> int:
     """Take over a copy in flight. The revive group's offset in its retry queue records that it was
     taken over; a broker has none there."""
     queue = copy.topic, copy.queue_id

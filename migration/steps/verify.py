@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kvcq.inspect import Finding, Kind, RowSums, stands_in
+from kvcq.inspect import Finding, Kind, RowSums, is_at_place
 from kvcq.tables import hash_of_unit, units_of_requests
 from migration.errors import JobCancelledError, VerificationError
 from migration.fill import LogFeed, Pace
@@ -120,7 +120,7 @@ class Verification:
             self._check_changes()
         for name, sums in self._sums.items():
             for units in self._there(name, f"look through {name.value}", start, cut):
-                sums.are_there(units.hashes())
+                sums.add_found(units.hashes())
         for name, sums in self._sums.items():
             if sums.differ:
                 self._explain(name, start, cut)
@@ -196,7 +196,7 @@ class Verification:
         units = units_of_requests(requests)
         self._compared += len(units)
         for name, sums in self._sums.items():
-            sums.should_be(_kept(name, units).hashes())
+            sums.add_expected(_kept(name, units).hashes())
         if every := self._options.key_every:
             indexed = [request for request in requests if request.keys or request.tag_code]
             for request in indexed[-(self._with_keys + 1) % every :: every]:
@@ -240,7 +240,7 @@ class Verification:
         for requests in self._log("look at what differs", start, cut):
             units = _kept(name, units_of_requests(requests))
             queues: dict[Queue, list[tuple[int, Unit]]] = {}
-            for queue, offset, unit in _suspects(sums, units):
+            for queue, offset, unit in _candidates(sums, units):
                 queues.setdefault(queue, []).append((offset, unit))
             for queue, expected in queues.items():
                 for run in _runs(expected):
@@ -248,7 +248,7 @@ class Verification:
         if not sums.differ:
             return
         for units in self._there(name, "look for what is too much", start, cut):
-            for queue, offset, unit in _suspects(sums, units):
+            for queue, offset, unit in _candidates(sums, units):
                 place = (*queue, offset)
                 if unit[0] >= self._feed.start_offset and not self._is_its_record(unit[0], *place):
                     self._differ(Kind.WRONG_UNIT, name, "unit", NOTHING, unit, *place)
@@ -262,7 +262,7 @@ class Verification:
             there = dict(self._stores[name].stored_units(*queue, first, last - first + 1))
         for offset, unit in expected:
             other = there.get(offset)
-            # Equal units are suspects only because their bucket differs.
+            # Equal units are candidates only because their bucket differs.
             if other != unit and self._is_there(queue[0], unit[0]):
                 self._compare_unit(name, queue, offset, unit, other)
 
@@ -270,13 +270,13 @@ class Verification:
         self, name: SideName, queue: Queue, offset: int, unit: Unit, other: Unit | None
     ) -> None:
         place, sums = (*queue, offset), self._sums[name]
-        sums.are_there(hash_of_unit(queue, offset, unit))
+        sums.add_found(hash_of_unit(queue, offset, unit))
         if other is None:
             self._differ(Kind.MISSING_UNIT, name, "unit", unit, NOTHING, *place)
             return
         if other[0] != unit[0] and self._is_its_record(other[0], *place):
             return  # the log has two records with the same place; the side has one of them
-        sums.should_be(hash_of_unit(queue, offset, other))
+        sums.add_expected(hash_of_unit(queue, offset, other))
         for field, ours, theirs in zip(_FIELDS, unit, other, strict=False):
             if ours != theirs:
                 self._differ(Kind.WRONG_UNIT, name, field, ours, theirs, *place)
@@ -307,7 +307,7 @@ class Verification:
             return False
         # A record of a deleted topic is not in the queues of a new one with that name.
         request = self._admission.admit(found)
-        return request is not None and stands_in(request, topic, queue_id, offset)
+        return request is not None and is_at_place(request, topic, queue_id, offset)
 
 
 def _kept(name: SideName, units: UnitColumns) -> UnitColumns:
@@ -315,8 +315,8 @@ def _kept(name: SideName, units: UnitColumns) -> UnitColumns:
     return units.without_times() if name is SideName.FILES else units
 
 
-def _suspects(sums: RowSums, units: UnitColumns) -> Iterator[tuple[Queue, int, Unit]]:
-    return units.where(sums.suspects(units.hashes())).rows()
+def _candidates(sums: RowSums, units: UnitColumns) -> Iterator[tuple[Queue, int, Unit]]:
+    return units.where(sums.candidates(units.hashes())).rows()
 
 
 def _runs(expected: list[tuple[int, Unit]]) -> Iterator[list[tuple[int, Unit]]]:

@@ -76,10 +76,10 @@ class Caller:
                 )
                 raise ForbiddenError(self.name, f"read {what}", remedy) from None
 
-    def took_messages(self, count: int) -> None:
+    def count_messages(self, count: int) -> None:
         """Count messages that were put or read."""
         if self.usage is not None:
-            self.usage.took(0, count)
+            self.usage.count(0, count)
 
 
 class Stranger(Caller):

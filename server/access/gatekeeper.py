@@ -44,7 +44,7 @@ class Gatekeeper:
         # A good signature to its time, and the user whose secret it was made with.
         self._good: dict[Signed, tuple[float, User]] = {}
 
-    def let_in(self, metadata: object, service: str, *, needs_user: bool) -> Caller:
+    def authenticate(self, metadata: object, service: str, *, needs_user: bool) -> Caller:
         """Authenticate a new call from its headers, and set the task's caller.
 
         Raises UnauthenticatedError, and ServerStartingError while users are not loaded yet.

@@ -116,7 +116,7 @@ class Usage:
         else:
             del self._peers[peer]
 
-    def took(self, size: int, messages: int = 0) -> None:
+    def count(self, size: int, messages: int = 0) -> None:
         """Count bytes and messages in either direction."""
         limits = self.limits
         if limits.bytes_per_s and size:

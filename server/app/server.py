@@ -321,7 +321,7 @@ class Server:
 
         def gone(peer: str) -> None:
             if self._serving is not None:
-                self._serving.reads.gone(peer)
+                self._serving.reads.disconnected(peer)
 
         self._admin = AdminService(
             self._stage, self._metrics, levels, activity, self._settings, self.reload

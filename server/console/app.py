@@ -65,7 +65,7 @@ def console(
     """
     pages = tuple(pages)
     backend = Backend(
-        calls=ApiCalls(edge.methods, edge.gate, metrics, viewers.let_in),
+        calls=ApiCalls(edge.methods, edge.gate, metrics, viewers.authenticate),
         viewers=viewers,
         stage=stage,
         metrics=metrics,
@@ -83,7 +83,7 @@ def console(
 
     @web.middleware
     async def guarded(request: web.Request, handler: WebHandler) -> web.StreamResponse:
-        return await guard.let_in(request, handler)
+        return await guard.handle(request, handler)
 
     async def secure(_: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(SECURITY_HEADERS)

@@ -33,10 +33,10 @@ class ApiCalls:
         methods: Mapping[str, Method],
         gate: CallGate,
         metrics: CallMetrics,
-        let_in: Callable[[Viewer], None],
+        authenticate: Callable[[Viewer], None],
     ) -> None:
-        """`methods`: by path; pages name those of kvcq.v1. `let_in`: of Viewers."""
-        self._let_in = let_in
+        """`methods`: by path; pages name those of kvcq.v1. `authenticate`: of Viewers."""
+        self._authenticate = authenticate
         self._methods = {
             path.rpartition("/")[2]: method
             for path, method in methods.items()
@@ -57,7 +57,7 @@ class ApiCalls:
         started = perf_counter()
         CALLER.set(peer)
         try:
-            self._let_in(viewer)
+            self._authenticate(viewer)
             usage = current_caller().usage
             if usage is None:
                 data = await method.handle(request, inner_context(peer), large=False)
@@ -68,7 +68,7 @@ class ApiCalls:
                     data = await method.handle(request, inner_context(peer), large=False)
                 finally:
                     usage.end(peer)
-                usage.took(request.ByteSize() + len(data))
+                usage.count(request.ByteSize() + len(data))
         finally:
             self._gate.leave(method.kind, peer, viewer.name)
             self._metrics.ended(method.name, perf_counter() - started)

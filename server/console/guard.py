@@ -79,7 +79,7 @@ class Guard:
         self._sessions = sessions
         self._names = frozenset(name.lower() for name in names)
 
-    async def let_in(
+    async def handle(
         self,
         request: web.Request,
         handler: Callable[[web.Request], Awaitable[web.StreamResponse]],

@@ -43,7 +43,7 @@ class Viewers:
         """The viewer with current rights; None if the session has to end."""
         return self.anybody
 
-    def let_in(self, viewer: Viewer) -> None:
+    def authenticate(self, viewer: Viewer) -> None:
         """Make the viewer the caller of this task. Raises UnauthenticatedError."""
 
 
@@ -67,5 +67,5 @@ class UserViewers(Viewers):
             return None
         return _SignedIn(found.name, found.is_admin, found.secret)
 
-    def let_in(self, viewer: Viewer) -> None:
+    def authenticate(self, viewer: Viewer) -> None:
         self._gatekeeper.enter_as(viewer.name)

@@ -154,7 +154,7 @@ class Requests:
         read = self._decoder.read
         request, self._size = await read(self._context, answer, is_first=is_first)
         if usage is not None:
-            usage.took(self._size)
+            usage.count(self._size)
         if request is None:
             raise StopAsyncIteration
         return request

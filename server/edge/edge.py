@@ -179,7 +179,7 @@ class Edge:
                     may_be_large = True
                 request, size = await decoder.read(context)
                 if usage is not None:
-                    usage.took(size)  # rejected calls count too
+                    usage.count(size)  # rejected calls count too
                 if may_be_large and size <= LARGE_BYTES:
                     memory.end_large(peer, size)
                     may_be_large = False
@@ -187,7 +187,7 @@ class Edge:
                     raise InvalidArgumentError("request", "is missing")
                 data = await served.handle(request, context, large=size > DECODED_IN_LOOP_BYTES)
                 if usage is not None:
-                    usage.took(len(data))
+                    usage.count(len(data))
                 if len(data) > SMALL_BYTES:
                     memory.sends(len(data), who := asker())
                     self._at_end(context, partial(memory.sent, len(data), who))
@@ -247,7 +247,7 @@ class Edge:
                         size = len(data)
                         if usage is not None:
                             await usage.pause()
-                            usage.took(size)
+                            usage.count(size)
                         if size <= SMALL_BYTES or not is_measured:
                             yield data
                             continue
@@ -299,7 +299,7 @@ class Edge:
         CALLER.set(peer)
         user, usage = "", None
         if self._gatekeeper is not None:
-            caller = self._gatekeeper.let_in(
+            caller = self._gatekeeper.authenticate(
                 context.invocation_metadata(),
                 method.containing_service.full_name,
                 needs_user=need.user,

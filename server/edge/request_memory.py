@@ -208,7 +208,7 @@ class RequestMemory:
                 state.may_read = max(1, min(state.may_read, fit))
         self._forget(peer, state)
         if self._waiting:
-            self._let_in()
+            self._admit_waiting()
 
     def _forget(self, peer: str, state: _Peer) -> None:
         if len(self._peers) > PEERS and not state.reads and not state.waiting:
@@ -221,7 +221,7 @@ class RequestMemory:
         self._large += 1
         state.reads += 1
 
-    def _let_in(self) -> None:
+    def _admit_waiting(self) -> None:
         """Admit waiting reads in order; a peer at its limit does not delay others."""
         still: deque[tuple[_Peer, asyncio.Future[None]]] = deque()
         for state, turn in self._waiting:
@@ -367,7 +367,7 @@ class RequestMemory:
         if private > self._limit_bytes // 2 and self._used_since_trim:
             self._give_back()
         if self._waiting:
-            self._let_in()
+            self._admit_waiting()
         # A sender that was admitted may have had little or nothing to send, and will not report it.
         self._next_sender()
         busy = self.readings.of_others or self._waiting or self._senders

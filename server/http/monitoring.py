@@ -23,11 +23,11 @@ OK, UNAUTHORIZED, TOO_MANY, _NOT_SERVING = 200, 401, 429, 503
 def monitoring_app(
     stage: Stage,
     metrics: Callable[[], Awaitable[tuple[bytes, str]]],
-    let_in: Callable[[str, str, str], int] = lambda _address, _name, _secret: OK,
+    authenticate: Callable[[str, str, str], int] = lambda _address, _name, _secret: OK,
 ) -> web.Application:
-    """`metrics` returns the text for Prometheus, and its content type. `let_in` returns the status
-    for an address, name and secret: OK, UNAUTHORIZED or TOO_MANY; name and secret are empty if none
-    are given.
+    """`metrics` returns the text for Prometheus, and its content type. `authenticate` returns the
+    status for an address, name and secret: OK, UNAUTHORIZED or TOO_MANY; name and secret are empty
+    if none are given.
 
     A probe returns 200 and `ok`, or 503 and a line with the reason. A problem that stops nothing,
     such as a clock that jumped, follows the `ok`.
@@ -48,7 +48,7 @@ def monitoring_app(
     async def scrape(request: web.Request) -> web.Response:
         address = request.remote or ""
         CALLER.set(f"http:{address}")  # for the audit
-        status = let_in(address, *_credentials(request.headers.get("Authorization", "")))
+        status = authenticate(address, *_credentials(request.headers.get("Authorization", "")))
         if status == TOO_MANY:
             text = "too many wrong secrets for this name; try again in 30 seconds\n"
             return web.Response(status=status, text=text)

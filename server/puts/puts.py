@@ -128,7 +128,7 @@ class Puts:
     def _put_out(self, result: PutResult) -> pb.PutResponse:
         placed, store_time_ms = result
         self._metrics.put_one(placed.topic, placed.record_size)
-        current_caller().took_messages(1)
+        current_caller().count_messages(1)
         return put_out(placed, store_time_ms, self._store_host)
 
     async def _put_large(self, given: pb.Message, born_host: Host) -> pb.PutResponse:
@@ -140,7 +140,7 @@ class Puts:
             raise of_single_put(error) from None
         await self.durability.wait(stored.end_offset)
         self._metrics.put_one(given.topic, stored.record_bytes)
-        current_caller().took_messages(1)
+        current_caller().count_messages(1)
         return pb.PutResponse(
             placed=only_placed_out(stored.columns, self._store_host),
             store_time_ms=stored.store_time_ms,
@@ -162,7 +162,7 @@ class Puts:
         if messages is not None and len(messages) == 1:
             placed, _ = await self._coalescer.put(messages[0])
             self._metrics.put_one(topic, placed.record_size)
-            current_caller().took_messages(1)
+            current_caller().count_messages(1)
             return (placed.queue_offset,)
         if messages is None:
             stored = await self._appender.large_of(lambda: make(Budget()))
@@ -170,7 +170,7 @@ class Puts:
             stored = await self._appender.small(messages)
         await self.durability.wait(stored.end_offset)
         self._metrics.put({topic: stored.columns.message_count}, stored.record_bytes)
-        current_caller().took_messages(stored.columns.message_count)
+        current_caller().count_messages(stored.columns.message_count)
         return stored.columns.queue_offsets
 
     async def put_delayed(
@@ -187,7 +187,7 @@ class Puts:
         await self.durability.wait(done.end_offset)
         counts = Counter(each.topic for each in messages)
         self._metrics.put(counts, sum(len(each.body) for each in messages))
-        current_caller().took_messages(len(messages))
+        current_caller().count_messages(len(messages))
         return done
 
     def choose(self, topic: str, ordering_key: str) -> int:
@@ -275,7 +275,7 @@ class Puts:
             stored = await self._appender.small(messages)
         if not stored.repeated:
             self._metrics.put(topics_of(request), stored.record_bytes)
-            current_caller().took_messages(stored.columns.message_count)
+            current_caller().count_messages(stored.columns.message_count)
         response = batch_out(stored.columns, stored.store_time_ms, self._store_host)
         response.repeated_batch = stored.repeated
         return AppendedBatch(response, stored.end_offset)

@@ -80,15 +80,15 @@ class ColdReads:
 
         while (wait_s := self._free_s - self._now_s()) > 0:
             await self._sleep(wait_s)
-        result, cpu_s = await self._workers.run(timed, self._puts_come())
+        result, cpu_s = await self._workers.run(timed, self._puts_arrive())
         cpu_s += bytes_of(result) * _SENDING_S
         self._charged_s += cpu_s
-        if self._puts_come():
+        if self._puts_arrive():
             rest_s = cpu_s * (1 / max(self._share, min(self._left) - _MARGIN) - 1)
             self._free_s = max(self._free_s, self._now_s()) + rest_s
         return result
 
-    def _puts_come(self) -> bool:
+    def _puts_arrive(self) -> bool:
         before_s, before, cpu_before_s = self._looked_at
         now_s = self._now_s()
         seconds = now_s - before_s

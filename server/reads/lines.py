@@ -122,7 +122,7 @@ class Line:
     def looked(self, turn: int, found: Found | None) -> None:
         """A look is over; None if it failed, or its caller is gone."""
         if found is not None:
-            self.look_by(found.next_look_ms)
+            self.schedule_look(found.next_look_ms)
             if not found.is_more:
                 self._empty_at = max(self._empty_at, turn)
                 self._width = 1
@@ -130,7 +130,7 @@ class Line:
                 self._width = min(2 * self._width, MOST_LOOKS)
         self._look_ended()
 
-    def look_by(self, time_ms: int | None) -> None:
+    def schedule_look(self, time_ms: int | None) -> None:
         """Have a receive look again at that time at the latest, by the store's time."""
         if time_ms is not None and (self._next_look_ms is None or time_ms < self._next_look_ms):
             self._next_look_ms = time_ms
@@ -144,7 +144,7 @@ class Line:
     def end(self, error: Exception) -> None:
         """The group or topic is gone: raise `error` for all waiting receives."""
         self._end = error
-        in_turns(self._let_go(lambda place: place.set_exception(error)))
+        in_turns(self._release_all(lambda place: place.set_exception(error)))
 
     def close(self) -> None:
         """The line is empty."""
@@ -160,7 +160,7 @@ class Line:
         while True:
             await self._queues.until_any(self._wakes_at_s())
             if self._stage.is_draining:
-                in_turns(self._let_go(lambda place: place.set_result(False)))
+                in_turns(self._release_all(lambda place: place.set_result(False)))
                 return
             self._end_of_time()
             is_time = self._next_look_ms is not None and self._next_look_ms <= self._time_ms()
@@ -203,7 +203,9 @@ class Line:
                 if not place.done():
                     yield partial(place.set_result, False)  # noqa: FBT003 - as a future takes it
 
-    def _let_go(self, tell: Callable[[asyncio.Future[bool]], None]) -> Iterator[Callable[[], None]]:
+    def _release_all(
+        self, tell: Callable[[asyncio.Future[bool]], None]
+    ) -> Iterator[Callable[[], None]]:
         while self._waiting:
             place, _ = self._waiting.popitem(last=False)
             if not place.done():

@@ -79,7 +79,7 @@ class Members:
         self._gone.pop(member.peer, None)
         return member
 
-    def gone(self, peer: str) -> None:
+    def disconnected(self, peer: str) -> None:
         """The connection broke off its calls."""
         self._gone[peer] = None
         self._gone.move_to_end(peer)
@@ -95,7 +95,7 @@ class Members:
             yield
         except asyncio.CancelledError:
             if member.waiting == 1:
-                self.gone(member.peer)
+                self.disconnected(member.peer)
             raise
         finally:
             member.waiting -= 1

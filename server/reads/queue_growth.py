@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class QueueGrowth:
-    """Watchers by queue. Owned by the event loop's thread, except `grew`."""
+    """Watchers by queue. Owned by the event loop's thread, except `on_growth`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -67,13 +67,13 @@ class QueueGrowth:
         """Number of watched queues; all queues of a topic count as one."""
         return len(self._watchers)
 
-    def grew(self, requests: Sequence[DispatchRequest]) -> None:
+    def on_growth(self, requests: Sequence[DispatchRequest]) -> None:
         """The store's listener. Any thread; wakes the loop once for many batches."""
         if self._watchers:
             self.changed(queues_of(requests))
 
     def changed(self, keys: Iterable[QueueKey]) -> None:
-        """These queues grew, or were deleted. Any thread, like `grew`."""
+        """These queues grew, or were deleted. Any thread, like `on_growth`."""
         # Membership tests on a dict that the loop changes are atomic under the interpreter lock.
         # A watcher that comes after the test reads the queue itself.
         watched, whole = self._watchers, self._whole_topics

@@ -75,7 +75,7 @@ class Reads:
         self._groups = GroupReaders()
         self.growth = QueueGrowth(asyncio.get_running_loop())
         self._receives = Receives(store, memory, metrics, self.growth, stage, durability)
-        self._stop_listening = store.on_dispatch(self.growth.grew)
+        self._stop_listening = store.on_dispatch(self.growth.on_growth)
 
     def topic_was_deleted(self, name: str, queue_count: int) -> None:
         """Wake all waiters of these queues. Any thread; a light queue counts as one queue."""
@@ -170,9 +170,9 @@ class Reads:
         in_range("wait_ms", request.wait_ms, 0, MAX_WAIT_MS)
         return self._receives.receive_now(request)
 
-    def gone(self, peer: str) -> None:
+    def disconnected(self, peer: str) -> None:
         """The connection broke off its calls: see Members."""
-        self._receives.members.gone(peer)
+        self._receives.members.disconnected(peer)
 
     def members(self, group: str, held: Mapping[int, int]) -> list[Shown]:
         """The members of the group; `held`: messages in flight by nonce of lease."""
@@ -217,7 +217,7 @@ class Reads:
 
     def _taken(self, place: Place, found: Encoded) -> bytes:
         self._metrics.pulled(place.key[0], found.message_count, found.cost_bytes)
-        current_caller().took_messages(found.message_count)
+        current_caller().count_messages(found.message_count)
         return found.data
 
     def subscribe(

@@ -208,7 +208,7 @@ class Receives:
         if request.wait_ms and not (found.answer.message_count or wanted.acknowledge):
             return None
         if line is not None:
-            line.look_by(found.next_look_ms)
+            line.schedule_look(found.next_look_ms)
         return self._taken(wanted, found).data
 
     async def take(self, wanted: Receive[T], wait_s: float = 0.0) -> T:
@@ -237,7 +237,7 @@ class Receives:
             self._metrics.groups.delivered(wanted.group, count, found.again)
             self._metrics.count("messages_received", count)
             self._metrics.count("messages_received_again", found.again)
-            current_caller().took_messages(count)
+            current_caller().count_messages(count)
         if wanted.acknowledge:
             done = found.received.outcomes.count(Outcome.DONE)
             self._metrics.acknowledged(wanted.group, done)
@@ -261,7 +261,7 @@ class Receives:
             await self._durability.wait(found.received.end_offset)
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) or not wanted.attempt_id:
-                self._nobody_waits(wanted, look)
+                self._release_unclaimed(wanted, look)
             raise
         finally:
             self._memory.sent(size, who)
@@ -278,7 +278,7 @@ class Receives:
             found = await self._look(wanted)
         line = self.lines.find(wanted.group, await self._line_of(wanted))
         if line is not None:
-            line.look_by(found.next_look_ms)
+            line.schedule_look(found.next_look_ms)
         return found
 
     async def _take_waiting(self, wanted: Receive[T], wait_s: float) -> _Found[T]:
@@ -340,7 +340,7 @@ class Receives:
         except asyncio.CancelledError:
             look.is_given_up = True
             if running.done():
-                self._nobody_waits(wanted, look)
+                self._release_unclaimed(wanted, look)
             raise
 
     def _check(self, wanted: Receive[T]) -> None:
@@ -428,7 +428,7 @@ class Receives:
     def _looked(self, wanted: Receive[T], look: _Look, ended: asyncio.Future[object]) -> None:
         self._forget(wanted, look)
         if look.is_given_up and not ended.cancelled() and ended.exception() is None:
-            self._nobody_waits(wanted, look)
+            self._release_unclaimed(wanted, look)
 
     def _forget(self, wanted: Receive[T], look: _Look) -> None:
         """Stop tracking the attempt, unless it was repeated meanwhile."""
@@ -436,7 +436,7 @@ class Receives:
         if self._attempts.get(attempt) is look:
             del self._attempts[attempt]
 
-    def _nobody_waits(self, wanted: Receive[T], look: _Look) -> None:
+    def _release_unclaimed(self, wanted: Receive[T], look: _Look) -> None:
         """Make messages available again that were delivered to a caller that is gone."""
         received, look.received = look.received, None
         if look.is_made_again or received is None or not received.deliveries:

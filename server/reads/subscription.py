@@ -341,7 +341,7 @@ class Subscription:
         if found.next_offset < found.max_offset:
             self._queues.make_ready(key)
         self._metrics.pulled(key[0], found.message_count, found.cost_bytes)
-        self._caller.took_messages(found.message_count)
+        self._caller.count_messages(found.message_count)
         return found.cost_bytes
 
 

@@ -63,7 +63,7 @@ class Clients:
     def __len__(self) -> int:
         return len(self._known)
 
-    def hear(self, client: ClientKey, *, is_lite: bool | None = None) -> None:
+    def note_active(self, client: ClientKey, *, is_lite: bool | None = None) -> None:
         """Note a call of the client. `is_lite`: it sent settings of a consumer of lite topics; None
         if it sent no settings now."""
         now_s = self._now_s()
@@ -86,7 +86,7 @@ class Clients:
             raise ClientStatusError(
                 v2.UNRECOGNIZED_CLIENT_TYPE, "this client has not sent its settings yet"
             )
-        self.hear(client)
+        self.note_active(client)
 
     def is_alive(self, client: ClientKey) -> bool:
         known = self._known.get(client)

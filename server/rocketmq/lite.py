@@ -96,7 +96,7 @@ class LiteConsumers:
         names, start = list(request.lite_topic_set), _start_of(request.offset_option)
         version = not_negative("version", request.version)
         if action is not Action.LEAVE:
-            self._clients.hear(client, is_lite=True)
+            self._clients.note_active(client, is_lite=True)
             await self._make(group, parent)
 
         def sync() -> Synced:

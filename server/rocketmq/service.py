@@ -147,7 +147,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
                 raise ClientStatusError(
                     v2.BAD_REQUEST, "the settings are neither of a producer nor of a consumer"
                 )
-            self._clients.hear(client, is_lite=is_lite(settings))
+            self._clients.note_active(client, is_lite=is_lite(settings))
             if kind == "publishing":
                 return of_producer(settings, self._store.config.max_body_bytes)
             group = settings.subscription.group.name
@@ -269,7 +269,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
     ) -> AsyncGenerator[bytes, None]:
         """Queue ids are ignored: any member of a group may receive a message of any queue."""
         client = client_of(context)
-        self._clients.hear(client)
+        self._clients.note_active(client)
         topic = request.message_queue.topic
         group = request.group.name
         handles: list[str] = []

@@ -67,7 +67,7 @@ class Transactions:
             immunity_ms = milliseconds_of(system.orphaned_transaction_recovery_duration)
         begin = Begin(message, _group_of(message.topic), max(0, immunity_ms))
         transaction_id = await self._writer.decide(begin)
-        current_caller().took_messages(1)
+        current_caller().count_messages(1)
         return transaction_id
 
     async def end(self, request: pb.EndTransactionRequest) -> None:

@@ -272,7 +272,7 @@ class CallStream:
             self._refuse(call.id, call.method if method else "Calls", error)
             return
         if self._usage is not None:
-            self._usage.took(len(call.request))  # rejected calls count too
+            self._usage.count(len(call.request))  # rejected calls count too
         started = perf_counter()
         context = inner_context(self._peer, self._metadata, call.timeout_ms)
         try:
@@ -317,7 +317,7 @@ class CallStream:
 
     def _answered(self, call_id: int, response: bytes) -> None:
         if self._usage is not None:
-            self._usage.took(len(response))
+            self._usage.count(len(response))
         self._add(Result(call_id, response))
 
     def _ended(self, call_id: int, method: Method, started: float, _: asyncio.Future[Any]) -> None:

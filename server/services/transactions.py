@@ -72,7 +72,7 @@ class TransactionService(transactions_pb2_grpc.TransactionServiceServicer):
             message = await self._pools.changes.run(message_in, given, born_host, choose, Budget())
         begin = Begin(message, request.group, request.immunity_ms)
         transaction_id = await self._writer.decide(begin)
-        current_caller().took_messages(1)
+        current_caller().count_messages(1)
         return pb.BeginTransactionResponse(transaction_id=transaction_id)
 
     async def DecideTransaction(

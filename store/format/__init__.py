@@ -115,10 +115,10 @@ from store.format.record import (
 )
 from store.format.records import Records
 from store.format.system_topics import (
-    check_all_may_put,
     check_all_may_write,
     check_may_put,
     check_may_write,
+    check_no_group_topics,
     is_system_topic,
 )
 
@@ -180,13 +180,13 @@ __all__ = [
     "PlainBatch",
     "Prepared",
     "Records",
-    "check_all_may_put",
     "check_all_may_write",
     "check_group",
     "check_length",
     "check_light_queue",
     "check_may_put",
     "check_may_write",
+    "check_no_group_topics",
     "check_queue_count",
     "check_queue_name",
     "check_record",

@@ -62,12 +62,16 @@ def check_may_write(topic: str, field: str = "topic") -> None:
 def check_may_put(topic: str, field: str = "topic") -> None:
     """Raises InvalidArgumentError for a system topic, and for one that is a group's own."""
     check_may_write(topic, field)
-    check_all_may_put([topic], field)
+    check_no_group_topics([topic], field)
 
 
-def check_all_may_put(topics: Sequence[str], field: str = "messages[{at}].topic") -> None:
-    """Raises InvalidArgumentError for the first of these that is a group's own. One look at names
-    of which none is."""
+def check_no_group_topics(topics: Sequence[str], field: str = "messages[{at}].topic") -> None:
+    """Raises InvalidArgumentError for the first of these that is a group's own. Lists without such
+    topics are recognised in one pass.
+
+    Every put is checked, since queues of dead letters may be hot: the store writes them. Queues of
+    system topics never are, so `check_all_may_write` is called when an offset is loaded.
+    """
     text = "\n".join(topics)
     if _DEAD_LETTERS not in text and _RETRY not in text:
         return

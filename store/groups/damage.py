@@ -30,7 +30,7 @@ class Damages:
         self._met = 0
         self._skipped = 0
 
-    def met(self, group: str, error: Damage, *, is_skipped: bool) -> None:
+    def note(self, group: str, error: Damage, *, is_skipped: bool) -> None:
         """Record that a receiver found the message. `is_skipped`: otherwise it blocks its queue."""
         place = (group, error.topic, error.queue_id, error.queue_offset, is_skipped)
         with self._lock:

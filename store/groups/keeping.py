@@ -77,7 +77,7 @@ class Keeping:
             names = [each.name.removeprefix(DEAD_LETTERS) for each in page]
             yield from (name for name in names if self._tables.shared_group(name) is not None)
 
-    def said(self, topic: str) -> str:
+    def describe(self, topic: str) -> str:
         return f"dead letters of group {topic.removeprefix(DEAD_LETTERS)!r}"
 
     def live_places(self, topic: str, first: int, behind: int) -> Iterator[int]:

@@ -137,7 +137,7 @@ class Receiving:
             self._begin = self._turn.begun(wish.group, settings.begins_with(wish.topic))
         ids = _queues_of(place, wish.first_queue)
         if wish.attempt:
-            self._same_again(ids)
+            self._redeliver(ids)
         if self._taken or settings.is_paused or not wish.max_messages:
             return self._deliveries(place)
         try:
@@ -153,7 +153,7 @@ class Receiving:
             raise self._damage
         return self._deliveries(place)
 
-    def _same_again(self, ids: Sequence[int]) -> None:
+    def _redeliver(self, ids: Sequence[int]) -> None:
         """Deliver again what an earlier receive with the same attempt id still has in flight."""
         group, topic, attempt = self._wish.group, self._wish.topic, self._wish.attempt
         for first in range(0, len(ids), _TOGETHER):
@@ -169,7 +169,7 @@ class Receiving:
             for offsets in stretches(list(lease.offsets())):
                 self._take(queue_id, lease, self._read_some(queue_id, offsets).messages)
         except DAMAGE as error:  # it was readable at the first delivery
-            self._damages.met(self._wish.group, error, is_skipped=False)
+            self._damages.note(self._wish.group, error, is_skipped=False)
             self._damage = self._damage or error
 
     def _take(self, queue_id: int, lease: Lease, messages: Sequence[tuple[int, bytes]]) -> None:
@@ -228,7 +228,7 @@ class Receiving:
                     self._look_in(queue_id, window, end, settings)
                     break
                 except DAMAGE as error:
-                    if not self._goes_on_behind(queue_id, window, error):
+                    if not self._skip_damaged(queue_id, window, error):
                         break
                 (window,) = self._turn.windows(group, topic, [queue_id])
             else:
@@ -247,13 +247,13 @@ class Receiving:
         elif window.next_offset < end:
             self._new(queue_id, window, end, room, settings)
 
-    def _goes_on_behind(self, queue_id: int, window: Window, error: Damage) -> bool:
+    def _skip_damaged(self, queue_id: int, window: Window, error: Damage) -> bool:
         """Finish the unreadable message if the receiver asked to skip it; returns whether it did.
         Otherwise the message blocks its queue until it is readable again or is skipped."""
         group, topic = self._wish.group, self._wish.topic
         first, behind = error.queue_offset, error.next_offset
         is_skipped = self._wish.skip_damaged and behind is not None
-        self._damages.met(group, error, is_skipped=is_skipped)
+        self._damages.note(group, error, is_skipped=is_skipped)
         if not is_skipped or behind is None:
             self._damage = self._damage or error
             return False

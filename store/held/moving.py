@@ -76,7 +76,7 @@ class WaitingKind(ABC):
         if self._has_some():
             yield self._topic
 
-    def said(self, topic: str) -> str:
+    def describe(self, topic: str) -> str:
         del topic
         return self._said
 

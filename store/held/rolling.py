@@ -47,7 +47,7 @@ class Kind(Protocol):
         """Topics that may have such records."""
         ...
 
-    def said(self, topic: str) -> str:
+    def describe(self, topic: str) -> str:
         """The topic's content for log messages, such as "dead letters of group 'g'"."""
         ...
 
@@ -114,7 +114,7 @@ class Rolling:
         except (*LACKS, CorruptRecordError, DamagedQueueError) as error:
             logger.error(
                 "%s, from place %d on, cannot be appended again to be kept: %s",
-                *(kind.said(topic), done.at, error),
+                *(kind.describe(topic), done.at, error),
             )
         finally:
             self.moved += done.moved - before.moved
@@ -139,7 +139,7 @@ class Rolling:
             # Without a unit the record may be anywhere, so nothing may be dropped.
             at = units[0][1].physical_offset if units else 0
             logger.warning(
-                "the log from %d on stays until %s are appended again", at, kind.said(topic)
+                "the log from %d on stays until %s are appended again", at, kind.describe(topic)
             )
             return at
         count = 0
@@ -147,11 +147,13 @@ class Rolling:
             for _ in kind.live_places(topic, first, behind):
                 count += 1
         except (CorruptRecordError, DamagedQueueError) as error:
-            logger.error("%s from place %d on are not counted: %s", kind.said(topic), first, error)
+            logger.error(
+                "%s from place %d on are not counted: %s", kind.describe(topic), first, error
+            )
         kind.given_up(topic, count)
         logger.error(
             "%d %s go with the log before their time, those at places %d to %d: the disk is too "
             "full to keep them. Make room on it",
-            *(count, kind.said(topic), first, behind - 1),
+            *(count, kind.describe(topic), first, behind - 1),
         )
         return None

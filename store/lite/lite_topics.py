@@ -342,7 +342,7 @@ class LiteTopics:
     def dispatched(self, requests: Sequence[DispatchRequest]) -> None:
         """The store's listener for dispatched messages."""
         if self.subscriptions.is_used:
-            self.subscriptions.grew(name for name, _ in queues_of(requests))
+            self.subscriptions.on_growth(name for name, _ in queues_of(requests))
 
     def _changed(self, group: str, topic: str) -> None:
         """The listener of groups: messages became available, or a group or queue was deleted."""

@@ -86,7 +86,7 @@ class LiteReceiving:
             return []  # all names stay ready
         if settings.from_latest and settings.lite.is_wildcard:
             turn.begun(self._wish.group, settings.lite.parent)
-        if self._wish.attempt and self._same_again(turn):
+        if self._wish.attempt and self._redeliver(turn):
             return self._deliveries
         looked = 0
         while looked < _MOST_LOOKS and not self._is_full(turn):
@@ -210,7 +210,7 @@ class LiteReceiving:
             of_lite=True,
         )
 
-    def _same_again(self, turn: Turn) -> bool:
+    def _redeliver(self, turn: Turn) -> bool:
         """Add the messages of an earlier receive with this attempt id that are still in flight.
         Returns whether there are any."""
         wish, now_ms = self._wish, self._now_ms()

@@ -255,7 +255,7 @@ class Subscriptions:
 
     # --- what makes names ready ------------------------------------------------------------
 
-    def grew(self, queues: Iterable[str]) -> None:
+    def on_growth(self, queues: Iterable[str]) -> None:
         """Make the lite topics of these light queues ready, since they have new messages."""
         if not self._by_parent:
             return

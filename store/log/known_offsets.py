@@ -139,10 +139,10 @@ class KnownOffsets:
             self._free(np.unique(places))
         # The first free place from one that the other hash selects, so that names of a bucket that
         # come together seldom collide. Without a free place, that one.
-        free = self._ways_with(0, buckets)
+        free = self._slots_with(0, buckets)
         full = np.flatnonzero(free == 0)
         if len(full):
-            there = self._ways_with(0, buckets[full] ^ 1)
+            there = self._slots_with(0, buckets[full] ^ 1)
             full, there = full[there != 0], there[there != 0]
             buckets[full] ^= 1
             free[full] = there
@@ -167,17 +167,17 @@ class KnownOffsets:
     def _standing(self, hashes: _Ints, buckets: _Ints) -> tuple[_Ints, _Ints]:
         """Indices of the hashes that are in their bucket or in the other one, and their
         positions."""
-        ways = self._ways_with(hashes[:, None], buckets)
+        ways = self._slots_with(hashes[:, None], buckets)
         elsewhere = np.flatnonzero(ways == 0)
         if len(elsewhere):
             others = buckets[elsewhere] ^ 1
-            ways[elsewhere] = self._ways_with(hashes[elsewhere, None], others)
+            ways[elsewhere] = self._slots_with(hashes[elsewhere, None], others)
             buckets = buckets.copy()
             buckets[elsewhere] = others
         at = np.flatnonzero(ways)
         return at, buckets[at] * _WAYS + _FIRST_FROM[ways[at], 0]
 
-    def _ways_with(self, hashes: _Ints | int, buckets: _Ints) -> npt.NDArray[np.uint8]:
+    def _slots_with(self, hashes: _Ints | int, buckets: _Ints) -> npt.NDArray[np.uint8]:
         """For each bucket a byte with a bit for each slot that has its hash; hash 0 finds free
         slots."""
         ways = self._buckets.take(buckets, axis=0) == hashes

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from store.errors import CorruptRecordError
 from store.format import BLANK_BYTES, Found, check_record, dispatch_request, skip_whole
 from store.log.log_bytes import mapped
-from store.log.resync import goes_on_behind, next_record
+from store.log.resync import find_next_record, next_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -200,7 +200,7 @@ def _gap(
 ) -> Damage | End:
     """Decide whether a missing record at `at` is damage or the end."""
     if written_end is None or (at >= written_end and not may_be_torn):
-        goes_on = goes_on_behind(log, at, look)
+        goes_on = find_next_record(log, at, look)
         return End(at, reason) if goes_on is None else Damage(at, goes_on, reason)
     if at >= written_end:
         return End(at, reason)

@@ -180,7 +180,7 @@ class LightOffsets:
             offsets = [small.get(name) or known(name) for name in names]
             missing = [at for at, offset in enumerate(offsets) if not offset]
         else:
-            self._let_go(len(names), log_end)
+            self._drop_old(len(names), log_end)
             self._looked = looked = self._table.find(names)
             offsets = looked.offsets
             missing = (offsets == 0).nonzero()[0].tolist()
@@ -208,7 +208,7 @@ class LightOffsets:
     def _move(self, log_end: int) -> None:
         """Move the offsets of small appends to the table. An interrupt leaves them here as well."""
         small = TakenLight(list(self._small), list(self._small.values()))
-        self._let_go(len(small), log_end)
+        self._drop_old(len(small), log_end)
         self._put(self._table.find(small.names), small)
         self._small = {}
 
@@ -217,7 +217,7 @@ class LightOffsets:
             known.pop(name, None)
         self._table.forget(name)
 
-    def _let_go(self, count: int, log_end: int) -> None:
+    def _drop_old(self, count: int, log_end: int) -> None:
         """Drop some old entries as `count` new ones arrive; then start a new generation, if the
         older one may be dropped."""
         gone = self._gone

@@ -32,7 +32,7 @@ _MAGIC_AT = AT["magic"]
 _CHUNK_BYTES = 4 << 20
 
 
-def goes_on_behind(segments: Segments, at: int, look: Look = mapped) -> int | None:
+def find_next_record(segments: Segments, at: int, look: Look = mapped) -> int | None:
     """Physical offset where the log continues behind `at`, where there is no whole record; None if
     it ends.
 

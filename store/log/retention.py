@@ -208,7 +208,7 @@ class RetentionService:
         with self._running:
             return self._holds.add(self._segments.first_offset)
 
-    def _safe(self) -> int:
+    def _droppable_end(self) -> int:
         """Physical offset below which the log may be dropped."""
         held = self._holds.lowest
         safe = self._safe_end()
@@ -237,7 +237,7 @@ class RetentionService:
                 level=level,
                 time_up=now or self._hour(now_ms) in config.delete_when_hours,
                 batch_max=MANY if many else FEW,
-                safe_end=self._safe(),
+                safe_end=self._droppable_end(),
                 reclaim_unexpired=bool(config.reclaim_unexpired),
             )
             if plan.read_error is not None:

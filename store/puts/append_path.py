@@ -213,11 +213,11 @@ class AppendPath:
         except InvalidArgumentError as error:
             raise placed_in_batch(error, messages) from None
         except BaseException:
-            self._see_to_appended()
+            self._finish_interrupted()
             raise
         return done
 
-    def _see_to_appended(self) -> None:
+    def _finish_interrupted(self) -> None:
         """After an interrupted append, make what is in the log visible all the same."""
         self._reput.wake()
         if not self.acknowledged.at_append:
@@ -326,7 +326,7 @@ class AppendPath:
                         self._flush_service.request(end, 1)
                     return end
                 except BaseException:
-                    self._see_to_appended()
+                    self._finish_interrupted()
                     raise
 
         if wait:

@@ -11,7 +11,7 @@ from store.format import (
     LONGEST_NAME,
     MAX_PROPERTIES_BYTES,
     MIN_RECORD_BYTES,
-    check_all_may_put,
+    check_no_group_topics,
 )
 from store.message import PlainMessages
 
@@ -33,7 +33,7 @@ def check_topics_of(messages: Sequence[Message]) -> None:
         return  # the common case
     # By type, because isinstance with an abstract class takes ten times as long.
     columns = messages if type(messages) is PlainMessages else None
-    check_all_may_put([*map(_topic_of, messages)] if columns is None else columns.topics)
+    check_no_group_topics([*map(_topic_of, messages)] if columns is None else columns.topics)
 
 
 def check_fit(

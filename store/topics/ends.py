@@ -78,9 +78,9 @@ class Ends:
                 if before is not None and before.below <= physical_offset:
                     self._before[name] = end
             if len(self._ends) > _MOST:
-                self._let_go()
+                self._drop_dispatched()
 
-    def _let_go(self) -> None:
+    def _drop_dispatched(self) -> None:
         done = {name: end for name, end in self._ends.items() if end.is_dispatched}
         self._others = max([self._others, *done.values()])
         self._ends = {name: end for name, end in self._ends.items() if name not in done}

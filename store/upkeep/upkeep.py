@@ -141,7 +141,7 @@ class Upkeep:
     def close(self, stop_services: Callable[[], None]) -> None:
         """Drain, flush, and release the directory; appends are rejected."""
         try:
-            self._let_go(stop_services)
+            self._release(stop_services)
         except Exception as error:
             if self._lost is None:
                 raise
@@ -153,7 +153,7 @@ class Upkeep:
             with suppress(*LACKS):
                 database.close()
 
-    def _let_go(self, stop_services: Callable[[], None]) -> None:
+    def _release(self, stop_services: Callable[[], None]) -> None:
         # Whatever fails, everything else is released, and the lock last.
         with ExitStack() as stack:
             stack.callback(self._directory.close)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.inspect import look_over
+from kvcq.inspect import inspect_store
 from store.config import FlushMode
 from store.format.record import unpack_record
 from store.message import Message
@@ -153,4 +153,4 @@ def test_a_loss_of_power_leaves_each_message_in_one_place(tmp_path: Path, seed: 
         again = store.groups.list_dead_letters(GROUP, limit=1000)
         assert Counter(_text(each.record) for each in again) == found
         assert differences(store) == []
-    assert not [each for each in look_over(image).findings if each.is_fault]
+    assert not [each for each in inspect_store(image).findings if each.is_fault]

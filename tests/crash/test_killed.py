@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kvcq.inspect import look_over
+from kvcq.inspect import inspect_store
 from store.config import FlushMode
 from store.errors import UnknownTopicError
 from store.format.record import unpack_record
@@ -150,4 +150,4 @@ def test_p1_p6_acknowledged_messages_survive_a_kill(
         # And it goes on: no offset is given out twice.
         before = store.bounds([("T0", 0)])[0].max_offset
         assert store.put([Message("T0", b"more")]).placed[0].queue_offset == before
-    assert look_over(root).findings == []
+    assert inspect_store(root).findings == []

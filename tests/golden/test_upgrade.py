@@ -25,7 +25,7 @@ from kvcq.backup.copying import CopyPlan, Source, copy_files
 from kvcq.backup.manifest import Backup, _sealed, id_of, manifest_name, pack_manifest
 from kvcq.backup.reading import read_backup
 from kvcq.engine.rocks import DERIVED, RocksEngine
-from kvcq.inspect import look_over
+from kvcq.inspect import inspect_store
 from kvcq.inspect.findings import Kind
 from kvcq.snapshots import DIRECTORY, snapshots_in
 from kvcq.snapshots.snapshot import Snapshot
@@ -82,7 +82,7 @@ def assert_upgraded(root: Path, answered: dict[str, Any]) -> None:
 
 
 def test_what_an_upgrade_kept_goes_at_a_clean_stop(root: Path) -> None:
-    assert [finding.kind for finding in look_over(root).findings] == [Kind.OLD_FORMAT]
+    assert [finding.kind for finding in inspect_store(root).findings] == [Kind.OLD_FORMAT]
     with open_then(root):
         assert list(root.glob("meta.format-1-*"))
         assert not (root / "meta").exists()

@@ -25,7 +25,7 @@ class CutLine:
         self._accepting = True
         self._connections = 0
         self._held: int | None = None
-        self._let_go = asyncio.Event()
+        self._released = asyncio.Event()
         #: Set when an answer is held.
         self.holds = asyncio.Event()
 
@@ -44,15 +44,15 @@ class CutLine:
         self._accepting = True
 
     def hold_newest(self) -> None:
-        """The answers on the newest connection wait, until `let_go`."""
+        """The answers on the newest connection wait, until `release`."""
         self._held = self._connections
         self.holds.clear()
-        self._let_go.clear()
+        self._released.clear()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """What was held goes on."""
         self._held = None
-        self._let_go.set()
+        self._released.set()
 
     def cut(self) -> None:
         """Break every connection, without a word."""
@@ -92,7 +92,7 @@ class CutLine:
             while data := await source.read(1 << 14):
                 if is_answer and number == self._held:
                     self.holds.set()
-                    await self._let_go.wait()
+                    await self._released.wait()
                 if is_answer and self.cut_after_answer_bytes is not None:
                     self.cut_after_answer_bytes -= len(data)
                     if self.cut_after_answer_bytes < 0:
@@ -116,7 +116,7 @@ class CutLine:
     ) -> None:
         assert self._server is not None
         self._server.close()
-        self.let_go()
+        self.release()
         self.cut()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()

@@ -15,7 +15,7 @@ from kvcq.engine.rocks.carry_over import CarryOver, carry_over
 from kvcq.engine.rocks.compaction import compact_options, pieces
 from kvcq.engine.rocks.durability import Durability
 from kvcq.engine.rocks.expiry_filter import build_filter_options
-from kvcq.engine.rocks.failures import damage_mark, failure, lack
+from kvcq.engine.rocks.failures import damage_mark, failure, shortage
 from kvcq.engine.rocks.gate import Gate
 from kvcq.engine.rocks.opening import (
     Opened,
@@ -258,7 +258,7 @@ class RocksEngine:
         Raises EngineFailedError if the database cannot be reopened.
         """
         if self._durability.lack is not None and self._durability.has_room():
-            self._come_back()
+            self._resume_writes()
         self.flush_deletions()
 
     def flush_deletions(self) -> None:
@@ -385,7 +385,7 @@ class RocksEngine:
         try:
             close_database(opened, flushed=True)
         except Exception as error:
-            if lack(error) is None:
+            if shortage(error) is None:
                 self._gate.end(EngineFailedError, f"{self._path} could not be reopened: {error}")
                 raise
             # It is closed, and was flushed before, so nothing is lost.
@@ -405,7 +405,7 @@ class RocksEngine:
                 self._take_in(self._carried, opened)
         except EngineUnavailableError as error:
             self._is_away = True
-            self._durability.lack = lack(error) or self._durability.lack or EngineFullError
+            self._durability.lack = shortage(error) or self._durability.lack or EngineFullError
             self._gate.end(self._durability.lack, f"not opened again yet: {error}")
             raise
         except EngineFailedError as error:
@@ -430,14 +430,14 @@ class RocksEngine:
         except Exception as error:
             with suppress(Exception):
                 close_database(opened, flushed=True)
-            kind = EngineFailedError if lack(error) is None else EngineUnavailableError
+            kind = EngineFailedError if shortage(error) is None else EngineUnavailableError
             raise kind(f"{self._path}: restoring unflushed writes failed: {error}") from error
 
-    def _come_back(self) -> None:
+    def _resume_writes(self) -> None:
         """Accept writes again once RocksDB does, or reopen the database."""
         self._waited += 1
         error = None if self._is_away else self._refusal()
-        if self._is_away or (error is not None and lack(error)):
+        if self._is_away or (error is not None and shortage(error)):
             # RocksDB resumes on its own after a full disk, and only then.
             waits = self._durability.lack is EngineFullError and not self._is_away
             if waits and self._waited < _RESUME_ROUNDS:

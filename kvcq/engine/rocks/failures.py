@@ -61,7 +61,7 @@ def is_stall(error: Exception) -> bool:
     return str(error).startswith(_STALL)
 
 
-def lack(
+def shortage(
     error: Exception,
 ) -> type[EngineFullError] | type[EngineOutOfDescriptorsError] | None:
     """The error for a lack of space or descriptors; None for other reasons."""
@@ -75,7 +75,7 @@ def failure(doing: str, error: Exception) -> KvcqError:
     """The error to raise when `error` ended the operation named `doing`."""
     if is_stall(error):
         return EngineBusyError(f"{doing}: RocksDB stalls writes")
-    kind = lack(error)
+    kind = shortage(error)
     if kind is not None:
         return kind(f"{doing}: {error}")
     if "Corruption" in str(error):

@@ -93,9 +93,9 @@ def read_liveness(parts: StoreParts) -> Liveness:
     """
     if parts.identity is None:
         # Imported here, because workers of a rebuild import this room and need no plan.
-        from migration.plan import find_what_lives
+        from migration.plan import find_live_records
 
-        topics, lives = find_what_lives(parts.root, no_progress)
+        topics, lives = find_live_records(parts.root, no_progress)
         if lives.refusals:
             raise LogLayoutError(f"{parts.root}: {'; '.join(lives.refusals)}")
         live_from = {name: lives.live_from.get(name, 0) for name in topics}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcq.engine import KvBatch
-from kvcq.inspect import look_over
+from kvcq.inspect import inspect_store
 from kvcq.inspect.findings import Kind
 from kvcq.inspect.shared_groups import SharedGroups
 from kvcq.tables import STATE
@@ -67,7 +67,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def faults(root: Path) -> list[Finding]:
-    return [each for each in look_over(root).findings if each.is_fault]
+    return [each for each in inspect_store(root).findings if each.is_fault]
 
 
 def row(root: Path, key: bytes) -> bytes:

@@ -13,10 +13,10 @@ rows = st.lists(st.tuples(st.binary(max_size=12), st.binary(max_size=6)), unique
 @given(rows)
 def test_the_same_rows_in_another_order_leave_nothing(each: list[tuple[bytes, bytes]]) -> None:
     sums = RowSums()
-    sums.should_be(hashes_of(each))
-    sums.are_there(hashes_of(each[::-1]))
+    sums.add_expected(hashes_of(each))
+    sums.add_found(hashes_of(each[::-1]))
     assert not sums.differ
-    assert not len(sums.suspects(hashes_of(each)))
+    assert not len(sums.candidates(hashes_of(each)))
 
 
 @given(rows, rows)
@@ -24,9 +24,9 @@ def test_rows_of_one_side_are_suspects(
     wanted: list[tuple[bytes, bytes]], found: list[tuple[bytes, bytes]]
 ) -> None:
     sums = RowSums()
-    sums.should_be(hashes_of(wanted))
-    sums.are_there(hashes_of(found))
+    sums.add_expected(hashes_of(wanted))
+    sums.add_found(hashes_of(found))
     assert sums.differ == (set(wanted) != set(found))
     for rows_here, rows_there in ((wanted, found), (found, wanted)):
-        suspects = {rows_here[index] for index in sums.suspects(hashes_of(rows_here))}
-        assert set(rows_here) - set(rows_there) <= suspects
+        candidates = {rows_here[index] for index in sums.candidates(hashes_of(rows_here))}
+        assert set(rows_here) - set(rows_there) <= candidates

@@ -311,14 +311,14 @@ async def test_when_the_line_breaks_a_put_fails_and_a_pull_goes_again(
         with pytest.raises(UnavailableError) as caught:
             await putting
         assert caught.value.reason == ""
-        line.let_go()
+        line.release()
         await with_own_stream(client)
         line.hold_newest()
         pulling = asyncio.create_task(client.pull("T", 0, 0))
         await line.holds.wait()
         line.cut()
         assert [message.body for message in (await pulling).messages] == [b"perhaps"]
-        line.let_go()
+        line.release()
 
 
 async def test_a_put_that_finds_it_ended_is_sent_all_the_same(

@@ -110,8 +110,8 @@ def expected(row: Row) -> dict[str, Any]:
         "in_queue": row.in_queue,
         "tag": row.tag,
         "keys": [] if row.sys_flag & 0xC == ROLLBACK else list(row.keys),
-        "light_queues": [name for name, _ in stands_in(row)],
-        "light_offsets": [offset for _, offset in stands_in(row)],
+        "light_queues": [name for name, _ in light_places(row)],
+        "light_offsets": [offset for _, offset in light_places(row)],
         "body_crc": int.from_bytes(row.record[8:12], "big"),
         "body": entry.body,
         "stored_body": entry.body,
@@ -125,7 +125,7 @@ def expected(row: Row) -> dict[str, Any]:
     }
 
 
-def stands_in(row: Row) -> tuple[tuple[str, int], ...]:
+def light_places(row: Row) -> tuple[tuple[str, int], ...]:
     """Light queues that the record has a unit in."""
     if not row.in_queue:
         return ()

@@ -183,6 +183,6 @@ async def test_good_signatures_alone_are_remembered_and_not_without_end(
         now_s = begun_s + second
         signer = Signer(Credentials("app", secret_of("app")), now_s=partial(float, now_s))
         monkeypatch.setattr(keeper, "_now_s", partial(float, now_s))
-        keeper.let_in(signer.headers(), "kvcq.v1.MessageService", needs_user=True)
+        keeper.authenticate(signer.headers(), "kvcq.v1.MessageService", needs_user=True)
     assert len(keeper._good) <= 4096
     assert users.find("app") is not None

@@ -24,9 +24,9 @@ def usage(limits: Limits) -> tuple[Usage, Clock]:
 
 def test_a_second_of_messages_may_go_at_once_and_the_rest_is_waited_for() -> None:
     used, clock = usage(Limits(messages_per_s=100))
-    used.took(1 << 30, 60)
+    used.count(1 << 30, 60)
     used.check()
-    used.took(0, 90)  # what is taken at once may overdraw
+    used.count(0, 90)  # what is taken at once may overdraw
     with pytest.raises(UserLimitError, match="100 messages per s"):
         used.check()
     assert used.wait_s() == pytest.approx(0.5)
@@ -34,13 +34,13 @@ def test_a_second_of_messages_may_go_at_once_and_the_rest_is_waited_for() -> Non
     used.check()
     assert used.wait_s() == 0
     clock.s += 3600
-    used.took(0, 100)
+    used.count(0, 100)
     assert used.wait_s() > 0, "an idle hour is not saved up"
 
 
 def test_bytes_and_messages_are_kept_apart() -> None:
     used, clock = usage(Limits(bytes_per_s=1000, messages_per_s=10))
-    used.took(3000, 5)
+    used.count(3000, 5)
     with pytest.raises(UserLimitError) as refused:
         used.check()
     assert refused.value.limit == "bytes_per_s"
@@ -86,11 +86,11 @@ def test_a_stream_that_carries_calls_takes_the_place_of_none() -> None:
 
 def test_limits_hold_from_the_moment_they_are_set() -> None:
     used, clock = usage(NO_LIMITS)
-    used.took(1 << 40, 1 << 40)
+    used.count(1 << 40, 1 << 40)
     used.check()
     used.limits = Limits(messages_per_s=10)
     used.check()
-    used.took(0, 11)
+    used.count(0, 11)
     with pytest.raises(UserLimitError):
         used.check()
     used.limits = Limits(messages_per_s=1000)
@@ -102,7 +102,7 @@ def test_limits_hold_from_the_moment_they_are_set() -> None:
 
 async def test_a_pause_ends_when_the_limit_does() -> None:
     used = Usage("u", Limits(messages_per_s=1000))
-    used.took(0, 1010)
+    used.count(0, 1010)
     assert used.wait_s() > 0
     await used.pause()
     assert used.wait_s() == 0

@@ -148,7 +148,7 @@ async def test_a_change_while_a_caller_is_let_in_is_noticed(served: Served) -> N
     gatekeeper = Gatekeeper(Stage())
     gatekeeper.users = Late()  # type: ignore[assignment] # as far as it is asked
     signer = Signer(Credentials("app", secret_of("app")))
-    caller = gatekeeper.let_in(signer.headers(), "kvcq.v1.MessageService", needs_user=True)
+    caller = gatekeeper.authenticate(signer.headers(), "kvcq.v1.MessageService", needs_user=True)
     with pytest.raises(ServerUnauthenticatedError, match="deleted"):
         caller.check(ServerRole.PUBLISH, ResourceKind.TOPIC, "orders")
 

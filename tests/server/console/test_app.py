@@ -37,7 +37,7 @@ class Users(Viewers):
             return None
         return Viewer(access_key, may_administer=access_key == "ann")
 
-    def let_in(self, viewer: Viewer) -> None:
+    def authenticate(self, viewer: Viewer) -> None:
         assert viewer.name in SECRETS
 
     def as_now(self, viewer: Viewer) -> Viewer | None:

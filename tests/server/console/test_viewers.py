@@ -27,7 +27,9 @@ async def test_who_signs_in_is_the_caller(tmp_path: Path, caplog: pytest.LogCapt
         server = served.server
         assert server._gatekeeper is not None
         viewers = UserViewers(server._gatekeeper)
-        calls = ApiCalls(server._edge.methods, server._edge.gate, server._metrics, viewers.let_in)
+        calls = ApiCalls(
+            server._edge.methods, server._edge.gate, server._metrics, viewers.authenticate
+        )
         assert viewers.sign_in_needed
         for name, secret in (("app", "wrong"), ("nobody", "any"), ("", ""), ("app", "\udc80")):
             assert await viewers.signed_in(name, secret) is None

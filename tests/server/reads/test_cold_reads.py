@@ -146,7 +146,7 @@ def test_all_of_a_core_is_no_limit() -> None:
 
 
 def test_an_error_is_raised_to_the_reader() -> None:
-    def broken(_puts_come: bool) -> str:
+    def broken(_puts_arrive: bool) -> str:
         raise OSError("the disk")
 
     async def consume(reads: ColdReads) -> None:

@@ -84,7 +84,7 @@ async def test_one_that_breaks_off_is_shown_while_it_has_messages(
     assert found.of("g", {1: 3}) == [Shown("", "one", 1000, 1005, 0, 3)]
     found.seen("g")  # it is back, or another one has the connection
     assert [one.peer for one in found.of("g", {})] == ["one"]
-    found.gone("one")
+    found.disconnected("one")
     assert found.of("g", {}) == []
 
 
@@ -93,5 +93,5 @@ def test_connections_that_broke_off_are_bounded(
 ) -> None:
     monkeypatch.setattr(members, "MEMBERS", 10)
     for number in range(100):
-        found.gone(str(number))
+        found.disconnected(str(number))
     assert len(found._gone) == 10

@@ -20,7 +20,7 @@ async def test_a_watcher_is_called_in_the_loop() -> None:
     growth = QueueGrowth(asyncio.get_running_loop())
     woken: asyncio.Queue[tuple[QueueKey, int]] = asyncio.Queue()
     growth.watch(KEY, lambda key: woken.put_nowait((key, threading.get_ident())))
-    await asyncio.to_thread(growth.grew, [request(*KEY), request("other", 0)])
+    await asyncio.to_thread(growth.on_growth, [request(*KEY), request("other", 0)])
     assert await woken.get() == (KEY, threading.get_ident())
     assert woken.empty()
 
@@ -29,7 +29,7 @@ async def test_a_light_queue_grows_with_each_message_that_names_it() -> None:
     growth = QueueGrowth(asyncio.get_running_loop())
     calls: list[QueueKey] = []
     growth.watch(("%LMQ%b", 0), calls.append)
-    growth.grew([request("orders", 3, "%LMQ%a", "%LMQ%b")])
+    growth.on_growth([request("orders", 3, "%LMQ%a", "%LMQ%b")])
     await asyncio.sleep(0)
     assert calls == [("%LMQ%b", 0)]
 
@@ -39,7 +39,7 @@ async def test_many_batches_before_the_loop_turns_are_one_wake_up() -> None:
     calls: list[QueueKey] = []
     growth.watch(KEY, calls.append)
     for _ in range(100):
-        growth.grew([request(*KEY)])
+        growth.on_growth([request(*KEY)])
     await asyncio.sleep(0)
     assert calls == [KEY]
 
@@ -49,7 +49,7 @@ async def test_what_grows_after_a_wake_up_wakes_again() -> None:
     calls: list[QueueKey] = []
     growth.watch(KEY, calls.append)
     for _ in range(2):
-        growth.grew([request(*KEY)])
+        growth.on_growth([request(*KEY)])
         await asyncio.sleep(0)
     assert calls == [KEY, KEY]
 
@@ -60,7 +60,7 @@ async def test_nothing_is_kept_for_a_queue_that_nobody_watches() -> None:
     growth.watch(KEY, calls.append)
     growth.unwatch(KEY, calls.append)
     growth.unwatch(KEY, calls.append)
-    growth.grew([request(*KEY)])
+    growth.on_growth([request(*KEY)])
     await asyncio.sleep(0)
     assert calls == []
     assert growth.watched_queues == 0
@@ -71,6 +71,6 @@ async def test_a_closed_one_leaves_the_loop_alone() -> None:
     calls: list[QueueKey] = []
     growth.watch(KEY, calls.append)
     growth.close()
-    growth.grew([request(*KEY)])
+    growth.on_growth([request(*KEY)])
     await asyncio.sleep(0)
     assert calls == []

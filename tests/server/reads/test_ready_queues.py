@@ -81,7 +81,7 @@ async def test_what_happens_between_a_look_and_the_wait_ends_it(stage: Stage) ->
     for key in (A, B):
         queues.follow(key)
     assert turns(queues) == [A, B]
-    growth.grew(growth_of(B, C))
+    growth.on_growth(growth_of(B, C))
     assert await queues.until_any()
     assert turns(queues) == [B]
     for happens in (stage.ready, queues.wake):
@@ -117,7 +117,7 @@ async def test_nothing_stays_of_what_is_followed_no_more(stage: Stage) -> None:
     one.leave(A)
     one.close()
     turns(other)
-    growth.grew(growth_of(A))
+    growth.on_growth(growth_of(A))
     assert await other.until_any()
     assert (turns(one), turns(other)) == ([], [A])
     other.leave(A)

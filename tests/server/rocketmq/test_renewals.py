@@ -56,13 +56,13 @@ class Setting:
             self.stage,
             lambda: self.now_s,
         )
-        self.clients.hear(CLIENT)
+        self.clients.note_active(CLIENT)
         self.renewals.begin(CLIENT, "g", ["h1", "h2"])
 
     async def after(self, seconds: float, *, beats: bool = True) -> None:
         self.now_s += seconds
         if beats:
-            self.clients.hear(CLIENT)
+            self.clients.note_active(CLIENT)
         await self.renewals.look()
 
     def end(self) -> None:
@@ -126,7 +126,7 @@ async def test_thousands_of_clients_do_not_hold_the_loop_when_one_ends_or_all_ar
     setting = Setting()
     others = [_Other(("", f"{number}")) for number in range(1000)]
     for other in others:
-        setting.clients.hear(other)
+        setting.clients.note_active(other)
         setting.renewals.begin(other, "g", [f"{other[1]}-{n}" for n in range(32)])
     _Other.compared = 0
     setting.renewals.give_back(CLIENT)
@@ -173,7 +173,7 @@ async def test_clients_that_nobody_hears_of_are_forgotten() -> None:
     now_s = 0.0
     clients = Clients(lambda: now_s, most=3)
     for number in range(10):
-        clients.hear(("", f"{number}"))
+        clients.note_active(("", f"{number}"))
     assert len(clients) == 3
     assert not clients.is_alive(("", "6"))
     assert clients.is_alive(("", "9"))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.inspect import look_over
+from kvcq.inspect import inspect_store
 from store.errors import DiskFullError
 from store.held import rolling
 from store.log.disk import DiskLevel
@@ -333,7 +333,7 @@ def test_it_is_the_same_after_a_restart_and_in_the_check(tmp_path: Path, clock: 
         bury(store, clock)
         drop_all(store, clock)
         store.groups.redrive("g", [1])
-    assert not [each for each in look_over(root).findings if each.is_fault]
+    assert not [each for each in inspect_store(root).findings if each.is_fault]
     with open_small(root, clock, reserved_hours=1) as store:
         assert letters(store) == ["0", "2", "3", "4"]
         drop_all(store, clock)

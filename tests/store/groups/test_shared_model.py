@@ -24,7 +24,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from kvcq.inspect import look_over
+from kvcq.inspect import inspect_store
 from kvcq.tables.keys import STATE
 from store.errors import UnknownTopicError
 from store.format.record import unpack_record
@@ -49,7 +49,7 @@ class SharedMachine(SharedModel, RuleBasedStateMachine):
         try:
             self.drain()
             self.store.close()
-            faults = [each for each in look_over(self.directory).findings if each.is_fault]
+            faults = [each for each in inspect_store(self.directory).findings if each.is_fault]
             assert not faults
         finally:
             self.store.close()

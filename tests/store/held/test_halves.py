@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kvcq.inspect import look_over
+from kvcq.inspect import inspect_store
 from store.errors import (
     AppendWouldWaitError,
     InvalidArgumentError,
@@ -451,4 +451,4 @@ def test_random_histories_have_one_outcome_each(tmp_path: Path, seed: int) -> No
     assert set(open_ones) - gone <= set(listed(store)) <= set(open_ones)
     assert differences(store) == []
     store.close()
-    assert not [each for each in look_over(tmp_path).findings if each.is_fault]
+    assert not [each for each in inspect_store(tmp_path).findings if each.is_fault]

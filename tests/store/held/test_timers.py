@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import store.held.timers as timers_module
-from kvcq.inspect import look_over
+from kvcq.inspect import inspect_store
 from store.errors import InvalidArgumentError, UnknownQueueError, UnknownTopicError
 from store.format import unpack_record
 from store.held import MOST_AHEAD_MS, Recall
@@ -314,7 +314,7 @@ def test_a_closed_store_has_all_of_it_when_it_is_opened(tmp_path: Path, clock: F
     with open_by_hand(tmp_path, clock) as store:
         handles = [delay(store, clock, 5, str(n)) for n in range(3)]
         store.timers.recall("T", handles[:1])
-    assert look_over(tmp_path / "store").findings == []
+    assert inspect_store(tmp_path / "store").findings == []
     with open_by_hand(tmp_path, clock) as store:
         assert store.timers.count() == 2
         clock.advance(6)

@@ -67,7 +67,7 @@ class World:
     def put(self) -> None:
         name = self.random.choice(NAMES)
         self.lites[name].undone.append(Message())
-        self.subscriptions.grew([queue_of(PARENT, name), queue_of("other", name), "%LMQ%x"])
+        self.subscriptions.on_growth([queue_of(PARENT, name), queue_of("other", name), "%LMQ%x"])
 
     def sync(self) -> None:
         client = self.random.choice(CLIENTS)
@@ -221,6 +221,6 @@ def test_what_is_not_ready_has_nothing_to_deliver(settings: LiteGroup, in_order:
 
 def test_the_oracle_can_fail() -> None:
     world = World(5, LiteGroup(PARENT), in_order=False)
-    world.subscriptions.grew = lambda queues: None  # type: ignore[method-assign]
+    world.subscriptions.on_growth = lambda queues: None  # type: ignore[method-assign]
     with pytest.raises(AssertionError, match="is not told of"):
         world.run(2000)

@@ -13,7 +13,7 @@ from store.format.record import pack_blank
 from store.log.batch_encoder import BatchEncoder
 from store.log.log_bytes import PreadWindow, mapped
 from store.log.queue_offsets import Hot
-from store.log.resync import goes_on_behind, next_record
+from store.log.resync import find_next_record, next_record
 from store.log.segment import Segment, segment_name
 from store.log.segment_set import SegmentSet
 from store.message import Message
@@ -95,7 +95,7 @@ def broken(data: bytearray, start: int, end: int) -> bytes:
 def test_the_log_goes_on_at_the_next_record_however_far_away(tmp_path: Path) -> None:
     raw, places = segment([b"a", *[bytes(1 << 20)] * 9, b"b"], 16 << 20)
     with_damage = on_disk(tmp_path, broken(raw, places[0], places[10]))
-    assert goes_on_behind(with_damage, places[0]) == places[10]
+    assert find_next_record(with_damage, places[0]) == places[10]
     with_damage.close()
 
 
@@ -103,7 +103,7 @@ def test_the_log_goes_on_at_the_blank_record_when_none_but_that_is_left(tmp_path
     raw, places = segment([b"a", b"b"])
     blank = places[1] + (places[1] - places[0])
     with_damage = on_disk(tmp_path, broken(raw, places[1], blank), bytes(1 << 16))
-    assert goes_on_behind(with_damage, places[1]) == blank
+    assert find_next_record(with_damage, places[1]) == blank
     with_damage.close()
 
 
@@ -114,7 +114,7 @@ def test_the_log_goes_on_with_the_first_record_of_a_later_segment(tmp_path: Path
     with_damage = on_disk(
         tmp_path, broken(first, places[1], BASE + size), b"x" * size, bytes(third)
     )
-    assert goes_on_behind(with_damage, places[1]) == BASE + 2 * size
+    assert find_next_record(with_damage, places[1]) == BASE + 2 * size
     with_damage.close()
 
 
@@ -123,5 +123,5 @@ def test_the_log_ends_where_nothing_follows(tmp_path: Path) -> None:
     raw, places = segment([b"a", b"b"], size)
     torn = broken(raw, places[1] + 50, BASE + size)
     log = on_disk(tmp_path, torn, bytes(size))
-    assert goes_on_behind(log, places[1]) is None
+    assert find_next_record(log, places[1]) is None
     log.close()

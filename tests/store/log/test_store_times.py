@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kvcq.inspect import look_over
+from kvcq.inspect import inspect_store
 from kvcq.inspect.findings import Kind
 from store.base import SystemClock
 from store.config import FlushMode
@@ -421,7 +421,7 @@ def test_a_fall_is_durable_before_the_record_and_never_noted_on_an_event_loop(
         assert read_falls(store.notes, 0)[0].offset == end
         assert unpack_record(store.pull("T", 0, 1).records[0]).store_time_ms == clock.now_ms()
         copy_open(root, tmp_path / "killed")
-    findings = look_over(tmp_path / "killed").findings
+    findings = inspect_store(tmp_path / "killed").findings
     assert not [each for each in findings if each.kind is Kind.FALLING_TIME]
 
 
