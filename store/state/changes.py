@@ -62,6 +62,7 @@ from store.state.rows import (
     pack_timer,
     pack_topic,
     reader_key,
+    reader_keys_of,
     readers_range,
     timer_key,
     topic_key,
@@ -136,6 +137,8 @@ class Changes:
         return [written[key] if key in written else found.get(key) for key in keys]
 
     def scan(self, start: bytes, end: bytes, limit: int | None = None) -> Sequence[Pair]:
+        if not self.written and not self.ranges:
+            return self._rows.scan(start, end, limit)
         # Up to len(self.written) of the rows read may be deleted, and do not count.
         more = None if limit is None else limit + len(self.written)
         while True:
@@ -328,11 +331,10 @@ def _end_topic(topic: str, changes: Changes) -> None:
 
 
 def _end_group(group: str, changes: Changes) -> None:
-    tables = Tables(changes)
-    for topic in {row[0] for row in tables.list_committed(group, None, 1 << 30)}:
-        changes.delete(reader_key(topic, group))
-    for topic in {row[0] for row in tables.list_windows(group, None, 1 << 30)}:
-        changes.delete(reader_key(topic, group))
-    changes.delete_range(*offsets_range(group))
-    changes.delete_range(*windows_range(group))
+    # Only keys are looked at, under the append lock: a group may have windows on 100,000 queues.
+    ranges = offsets_range(group), windows_range(group)
+    readers = [key for each in ranges for key in reader_keys_of(changes.scan(*each), group)]
+    for each in ranges:  # before the readers: it reads a row more for each that is written
+        changes.delete_range(*each)
+    changes.written.update(dict.fromkeys(readers))
     changes.delete(group_key(group))

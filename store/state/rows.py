@@ -58,7 +58,7 @@ from store.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 Pair = tuple[bytes, bytes]
 
@@ -270,6 +270,14 @@ def _unpack_lite(value: bytes) -> tuple[LiteGroup | None, int]:
 
 def reader_key(topic: str, group: str) -> bytes:
     return b"q" + sized(topic) + group.encode()
+
+
+def reader_keys_of(rows: Iterable[Pair], group: str) -> list[bytes]:
+    """The reader's key for each of these offsets or windows of the group, which have the sized name
+    of the topic behind that of the group."""
+    name = group.encode()
+    at = 1 + _I16.size + len(name)
+    return [b"q" + key[at : -_I32.size] + name for key, _ in rows]
 
 
 def readers_range(topic: str) -> tuple[bytes, bytes]:

@@ -15,6 +15,7 @@ from store.state import (
     Committed,
     Entry,
     GroupEnded,
+    Passed,
     StateView,
     Tables,
     TopicEnded,
@@ -28,7 +29,10 @@ from store.state import (
 from tests.support.state import ENTRIES, DictRows
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from store.state import Entry
+    from store.state.rows import Pair
 
 
 class ViewMachine(RuleBasedStateMachine):
@@ -128,6 +132,26 @@ def test_a_group_ends_with_all_its_offsets_and_no_others() -> None:
     assert Tables(rows).committed_offsets("g", [("t", 0)]) == [None]
     assert Tables(rows).committed_offsets("gg", [("t", 0)]) == [1]
     assert Tables(rows).readers("t") == ["gg"]
+
+
+def test_the_rows_of_a_group_are_read_once_when_it_ends() -> None:
+    """Others wait for the append lock meanwhile."""
+
+    class CountedRows(DictRows):
+        read = 0
+
+        def scan(self, start: bytes, end: bytes, limit: int | None = None) -> Sequence[Pair]:
+            found = super().scan(start, end, limit)
+            self.read += len(found)
+            return found
+
+    rows, count = CountedRows(), 5000
+    for made in ([Committed("g", f"t{n}", 0, 1) for n in range(count)], [Passed("g", "t", 0, 1)]):
+        rows.take(changes_of(made, 0, rows))
+    rows.read = 0
+    rows.take(changes_of([GroupEnded("g")], 9, rows))
+    assert rows.read < count + 1000
+    assert [key for key in rows.rows if key[:1] in (b"o", b"q", b"w")] == []
 
 
 @given(st.integers(0, 1000))
