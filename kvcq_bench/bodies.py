@@ -52,7 +52,7 @@ class BodyMaker:
     def check(self, body: bytes) -> tuple[int, int]:
         """Stream and number. Raises WrongBodyError."""
         if len(body) < MIN_BODY_BYTES:
-            raise WrongBodyError(f"a body of {len(body)} bytes is none of ours")
+            raise WrongBodyError(f"a body of {len(body)} bytes is not from a run")
         stream, number, mark = HEADER.unpack_from(body)
         if mark != mix(self._seed, stream, number):
             raise WrongBodyError(f"stream {stream} number {number}: the mark is not of this run")

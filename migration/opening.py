@@ -57,12 +57,12 @@ def open_any(
         if state.phase is Phase.ADOPTING:
             raise MigrationStateError(
                 config.root / STATE_FILE,
-                f"taking over was cut short: `kvcq migrate start {config.root}` goes on with it",
+                f"taking over was interrupted: `kvcq migrate start {config.root}` continues it",
             )
         if state.released is not None:
             raise MigrationStateError(
                 config.root / STATE_FILE,
-                f"giving back was cut short: `kvcq migrate release {config.root}` goes on with it",
+                f"the release was interrupted: `kvcq migrate release {config.root}` continues it",
             )
         if config.reclaim_unexpired is None:
             config = replace(config, reclaim_unexpired=state.reclaim_unexpired)

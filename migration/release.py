@@ -271,8 +271,7 @@ def _told_of_state(store: MessageStore) -> list[str]:
         return []
     return [
         f"the log has {count} records of topics, groups and offsets, as messages of {STATE_TOPIC}: "
-        "the broker takes it for a topic of its own, which nobody reads, and drops them with their "
-        "segments"
+        "the broker treats it as a topic without readers, and drops them with their segments"
     ]
 
 

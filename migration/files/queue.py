@@ -258,7 +258,7 @@ class FileQueue:
         return PendingUnits(runs, self._end, self._physical_end) if runs else None
 
     def _refuse_behind(self, offset: int, physical_offset: int) -> None:
-        reason = f"the record at {physical_offset} lies before {self._physical_end}, queued already"
+        reason = f"the record at {physical_offset} is below {self._physical_end}, the queue's end"
         raise UnitConflictError(self.topic, self.queue_id, offset, reason)
 
     def _known(self, start: int, end: int) -> dict[int, Unit]:

@@ -144,7 +144,7 @@ class BulkBackfill:
                     self._take_in(side, answer, endings)
             return bool(taken) and self._goes_on(self._left(side))
         except OSError:
-            logger.exception("the process of the backfill ended; the backfill goes on without it")
+            logger.exception("the process of the backfill ended; the backfill continues without it")
             return False
         finally:
             process.kill()

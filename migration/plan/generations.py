@@ -154,9 +154,9 @@ def _deleted(found: Generations, name: str, queue_ids: list[int], runs: QueueRun
 def _refuse(found: Generations, name: str, queue_id: int, begins: int, live_from: int) -> None:
     found.refusals.append(
         f"queue {queue_id} of {name!r} begins with the record at physical offset {begins}, but "
-        f"records of an earlier {name!r}, which was deleted, reach to {live_from}. Which of them "
-        f"are to be kept cannot be told: bring consumequeue/{name} back from a copy, or delete "
-        "the topic in RocketMQ"
+        f"records of an earlier {name!r}, which was deleted, reach to {live_from}. It is unknown "
+        f"which of them to keep: restore consumequeue/{name} from a copy, or delete the topic in "
+        "RocketMQ"
     )
 
 

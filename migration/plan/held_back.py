@@ -56,7 +56,7 @@ def held_back(log: LogSurvey, watched: Watched, timers: TimerFiles | None) -> tu
             "half messages of transactions",
             HALF_TOPIC,
             find_halves(watched, 0),
-            "open transactions, about which their producers are asked",
+            "open transactions, which their producers are asked to decide",
         ),
     )
     return tuple(
@@ -85,9 +85,9 @@ def held_for_groups(
         if topic.startswith(RETRY_TOPICS) and records:
             end = max(log.queues.last((topic, each)).next_offset for each in log.ids_of(topic))
             waiting = min(records, max(0, end - done.get(topic, 0)))
-            outcome = "delivered again to the group, by the topics they came from"
+            outcome = "delivered again to the group, in their original topics"
             if not any(_is_retry_of(topic, group) for group in pops):
-                outcome = "stay in that topic: readers of the group have to read that topic as well"
+                outcome = "stay in that topic: readers of the group must read that topic as well"
             if waiting:
                 kind = "messages to be delivered again"
                 found.append(HeldBack(kind, topic, records, waiting, outcome))

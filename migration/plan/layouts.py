@@ -150,7 +150,7 @@ def _index_layout(root: Path, slots: int | None, entries: int | None) -> IndexLa
             return layout
     raise StoreFormatError(
         root / INDEX_DIRECTORY,
-        f"the sizes cannot be told from index files of {max(sizes)} bytes: say RocketMQ's "
+        f"the sizes cannot be computed from index files of {max(sizes)} bytes: give RocketMQ's "
         "maxHashSlotNum and maxIndexNum with --index-slots and --index-entries "
         f"(bytes = {HEADER_SIZE} + {SLOT_SIZE} * slots + {ENTRY_SIZE} * entries)",
     )

@@ -53,8 +53,8 @@ logger = logging.getLogger(__name__)
 _NOT_READ = (
     (
         "batchconsumequeue",
-        "batch consume queue (queue.type=BatchCQ): one unit stands for many offsets. The store can "
-        "be taken over when its topics are deleted in RocketMQ, and their files are gone",
+        "batch consume queue (queue.type=BatchCQ): one unit has many offsets. The store can be "
+        "taken over once its topics are deleted in RocketMQ, and their files are gone",
         Remedy.REFUSE,
     ),
     (
@@ -106,8 +106,8 @@ class Inventory:
         found = []
         if log.goes_on_at is not None:
             found.append(
-                f"commitlog: {log.end_reason} at physical offset {log.end}, and the log goes on "
-                f"behind it at {log.goes_on_at}: bring the segment back from a copy"
+                f"commitlog: {log.end_reason} at physical offset {log.end}, and the log continues "
+                f"behind it at {log.goes_on_at}: restore the segment from a copy"
             )
         found += [
             f"{self.root / finding.place}: {finding.detail}"
@@ -224,12 +224,12 @@ def _odd_offsets(generations: Generations) -> list[Finding]:
             (
                 Kind.REPEATED_OFFSET,
                 run.repeated,
-                "records at an offset that an earlier one has; of each two, one can be read",
+                "records at the offset of an earlier one; only one of them can be read",
             ),
             (
                 Kind.SKIPPED_OFFSET,
                 run.left_out,
-                "offsets without a record; committed offsets behind them may be as much too low",
+                "offsets without a record; committed offsets behind them may be too low by as much",
             ),
         ):
             if count:

@@ -55,7 +55,7 @@ def take_noted_inventory(root: Path, layout: FileLayout | None, progress: Progre
             path.parent.mkdir(0o700, parents=True, exist_ok=True)
             write_checked(path, {**_document(inventory), "files": before})
         except (OSError, RuntimeError) as error:  # RuntimeError: no home directory
-            logger.info("what the plan proved is not kept for the start: %s", error)
+            logger.info("the plan is not saved for the start: %s", error)
     return inventory
 
 
@@ -78,7 +78,7 @@ def _noted(root: Path, layout: FileLayout | None) -> Inventory | None:
             return None
         inventory = _inventory(root, document)
     except (OSError, RuntimeError, ChecksumError, KeyError, TypeError, ValueError) as error:
-        logger.info("the note of a plan is of no use: %s", error)
+        logger.info("the saved plan cannot be used: %s", error)
         return None
     wanted = replace(
         layout or detect_layout(root), index_tags_from=inventory.layout.index_tags_from
@@ -109,7 +109,7 @@ def _state_of(root: Path, settled_ns: int | None = None) -> str | None:
             known = (found.st_size, *times, found.st_dev, found.st_ino)
             digest.update(f"{place}\0{known}\n".encode(errors="surrogateescape"))
     except OSError as error:
-        logger.info("no note of this plan: %s", error)
+        logger.info("this plan cannot be saved: %s", error)
         return None
     return digest.hexdigest()
 

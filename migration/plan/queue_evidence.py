@@ -128,7 +128,7 @@ class QueueEvidence:
                     for at in live.tolist():
                         yield start // UNIT_SIZE + first + at, int(offsets[at])
             except OSError as error:  # the check of files reports it, too
-                logger.warning("%s says nothing: %s", path, error)
+                logger.warning("%s cannot be used: %s", path, error)
 
     # --- RocketMQ's RocksDB ----------------------------------------------------------------
 
@@ -138,7 +138,7 @@ class QueueEvidence:
         try:
             engine = RocksEngine.open_read_only(path, ROCKETMQ)
         except KvcqError as error:
-            logger.warning("%s: RocketMQ's database says nothing: %s", path, error)
+            logger.warning("%s: RocketMQ's database cannot be used: %s", path, error)
             return None
         self._closing.callback(engine.close)
         return engine

@@ -47,13 +47,13 @@ def set_queues_aside(
     """
     kind, identity = inspect(root)
     if kind is not DirKind.OURS or identity is None:
-        raise StoreFormatError(root, "is not a store of ours")
+        raise StoreFormatError(root, "is not a kvcq store")
     state = read_state(root)
     if state is not None:
         raise IllegalStepError(
             "repair --queues",
             state.phase.name,
-            "a migration keeps account of what its sides hold, and makes them again itself",
+            "a store with a migration rebuilds its sides itself",
             rebuild_side_step("rocksdb"),
         )
     directory = StoreDir.open(root, identity.segment_bytes, SystemClock())

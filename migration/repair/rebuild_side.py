@@ -45,7 +45,7 @@ def set_side_aside(root: Path, name: SideName) -> None:
         raise IllegalStepError(
             f"rebuild {name.value}",
             state.phase.value,
-            f"no verification has found the {name.value} side wrong, and it may be the right one",
+            f"no verification has found the {name.value} side wrong, and it may be the correct one",
             NextStep("verify"),
         )
     clock = SystemClock()

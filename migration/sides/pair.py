@@ -189,7 +189,7 @@ class SidePair:
         side.joined = False
         self._held_from.pop(side.name, None)
         logger.error(
-            "the %s side stopped at physical offset %d, the store goes on without it: %s",
+            "the %s side stopped at physical offset %d, the store continues without it: %s",
             side.name.value,
             side.store.dispatched_offset,
             error,

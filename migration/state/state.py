@@ -219,8 +219,8 @@ def _pending(path: Path, document: dict[str, Any]) -> str | None:
     if any(each != _NO_ROUTING for each in routings):
         raise MigrationStateError(
             path,
-            "routes some topics apart from others, which this version does not do. Let version 0.1 "
-            "bring all of them to both sides first: `kvcq migrate routing --clear`",
+            "has a routing for single topics, which this version does not support. First remove it "
+            "with version 0.1: `kvcq migrate routing --clear`",
         )
     return None if pending is None else str(pending["phase"])
 

@@ -133,8 +133,8 @@ def _on_a_full_disk(state: MigrationState) -> list[str]:
     if state.reclaim_unexpired is not None:
         return []
     return [
-        "a full disk: messages that have not expired stay, and puts are refused; RocketMQ deletes "
-        "the oldest unless cleanFileForciblyEnable is false, as does store.reclaim_unexpired=true"
+        "on a full disk unexpired messages are kept, and puts are rejected; RocketMQ deletes the "
+        "oldest unless cleanFileForciblyEnable is false, as does store.reclaim_unexpired=true"
     ]
 
 

@@ -68,7 +68,7 @@ def _halves(store: MessageStore) -> list[str]:
     if done.halves:
         lines.append(
             f"{done.halves} open transactions are halves of the broker's in {HALF_TOPIC}: it asks "
-            "their producers. Ids of transactions that were given here are of no use any more"
+            "their producers. Ids of transactions from this store are no longer valid"
         )
     if done.given_up:
         lines.append(
@@ -101,8 +101,8 @@ def _timers(store: MessageStore, root: Path, clock: Clock) -> list[str]:
         return []
     lines = [
         f"{done.moved} delayed messages are the broker's, which needs timerWheelEnable=true (the "
-        "default), and delivers them to the second. Recall handles that were given here are of no "
-        "use any more"
+        "default), and delivers them to the second. Recall handles from this store are no longer "
+        "valid"
     ]
     light = sum(
         LIGHT_QUEUES in was.properties
@@ -133,14 +133,14 @@ def _in_flight(store: MessageStore) -> list[str]:
     if not undone:
         return []
     lines = [
-        f"{undone} messages that {groups} shared groups have in flight, or are to be given again, "
+        f"{undone} messages that {groups} shared groups have in flight, or would receive again, "
         "are delivered by the broker from the first of them on"
     ]
     if again:
         lines.append(
-            f"it delivers {again} messages behind them once more, though they were acknowledged: "
-            "offsets are all that it takes. `kvcq group describe` says of a group what it has in "
-            "flight: let its workers finish before the release"
+            f"it delivers {again} acknowledged messages behind them again, because it only has "
+            "offsets. `kvcq group describe` shows what a group has in flight: let its workers "
+            "finish before the release"
         )
     return lines
 

@@ -59,8 +59,8 @@ class Inheritance(NamedTuple):
             f"taken over: {count} {what}"
             for count, what in (
                 (self.timers, "messages that are delivered when they are due"),
-                (self.halves, "open transactions, about which their producers are asked"),
-                (self.undone, "messages that shared groups are given again"),
+                (self.halves, "open transactions, which their producers are asked to decide"),
+                (self.undone, "messages that shared groups receive again"),
             )
             if count
         ]
@@ -117,7 +117,7 @@ def _take(
             ready.append(made_of(was))
         except InvalidArgumentError as error:
             where = (was.topic, was.queue_offset, error)
-            logger.error("what %s has at place %d is not taken over: %s", *where)
+            logger.error("the message of %s at place %d is not taken over: %s", *where)
             continue
         size += was.record_size
     # If nothing waits, the broker's own offsets stay unchanged.

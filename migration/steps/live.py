@@ -167,7 +167,7 @@ class LiveMigration:
             if state.phase is Phase.ROCKSDB:
                 return state
             if state.phase is not Phase.VERIFIED:
-                raise self._on.refuse("cutover", "it takes a verification without a difference")
+                raise self._on.refuse("cutover", "a verification without differences is required")
             if self._on.waits_for:
                 raise self._on.refuse("cutover")
 

@@ -45,7 +45,7 @@ class Migration:
         open."""
         names = " and ".join(name.value for name in self.double.absent)
         return names and (
-            f"the {names} side could not be opened: mend what it says, and start the service again"
+            f"the {names} side could not be opened: fix the cause, and restart the service"
         )
 
     @property

@@ -113,7 +113,7 @@ def _in_flight(
             last = rows[-1][:2]
     for group, topic, queue_id, offset in find_in_flight(log, done_below(marks)):
         if group not in shared:
-            logger.warning("group %s is not shared: what it has of %s is not taken", group, topic)
+            logger.warning("group %s is not shared: its messages of %s are skipped", group, topic)
         elif topic.startswith(RETRY_TOPICS):
             was = next(log.read(topic, queue_id, offset), None)
             if was is not None and was.queue_offset == offset:

@@ -237,7 +237,7 @@ class Verification:
         """Report missing and different units, and subtract them from the sums. If sums still
         differ, report unexpected units."""
         sums = self._sums[name]
-        for requests in self._log("look at what differs", start, cut):
+        for requests in self._log("compare differing queues", start, cut):
             units = _kept(name, units_of_requests(requests))
             queues: dict[Queue, list[tuple[int, Unit]]] = {}
             for queue, offset, unit in _candidates(sums, units):
@@ -247,7 +247,7 @@ class Verification:
                     self._compare_queue(name, queue, run)
         if not sums.differ:
             return
-        for units in self._there(name, "look for what is too much", start, cut):
+        for units in self._there(name, "find unexpected units", start, cut):
             for queue, offset, unit in _candidates(sums, units):
                 place = (*queue, offset)
                 if unit[0] >= self._feed.start_offset and not self._is_its_record(unit[0], *place):

@@ -46,7 +46,7 @@ class Verifying:
             )
         except (JobCancelledError, StoreBusyError) as error:
             # These errors do not mean that stored data is wrong.
-            on.keeper.move(f"verification broke off: {error}", broken_off=BrokenOff(str(error)))
+            on.keeper.move(f"verification aborted: {error}", broken_off=BrokenOff(str(error)))
             raise
 
     def _ended(self, job: Job, compared: int, found: Verified) -> None:
@@ -73,7 +73,7 @@ class Verifying:
 
     def _failed(self, job: Job, compared: int, error: Exception) -> None:
         """Discard an earlier result, which no longer applies."""
-        event = f"verification broke off: {error}"
+        event = f"verification aborted: {error}"
         unread = error.side if isinstance(error, VerificationError) else ""
 
         def take_back() -> Phase:

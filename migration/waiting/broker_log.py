@@ -191,7 +191,7 @@ class OpenLog:
             except (CorruptRecordError, DamagedQueueError) as error:
                 following = getattr(error, "next_offset", None)
                 at = at + 1 if following is None else max(following, at + 1)
-                logger.error("what %s has before place %d is not taken over: %s", topic, at, error)
+                logger.error("messages of %s below %d are not taken over: %s", topic, at, error)
                 continue
             for record in pulled.records:
                 was = unpack_record(record, verify=False)

@@ -36,8 +36,8 @@ _ANY = [v2.NORMAL, v2.FIFO, v2.DELAY, v2.TRANSACTION]
 _NOT_BY_ANY = {
     MessageType.PRIORITY: "only a topic of type priority delivers by priority; nothing was stored. "
     "Have this one changed: kvcq topic update TOPIC --type priority",
-    MessageType.LITE: "the topic is not made for lite topics; nothing was stored. Have it made for "
-    "them: kvcq lite create TOPIC",
+    MessageType.LITE: "the topic is not for lite topics; nothing was stored. To make it so: kvcq "
+    "lite create TOPIC",
 }
 _TYPES = {kind.type: MessageType[v2.MessageType.Name(kind.type)] for kind in (_NORMAL, *KINDS)}
 

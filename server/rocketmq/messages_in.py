@@ -104,13 +104,13 @@ def times_in(messages: Sequence[v2.Message], types: Sequence[v2.MessageType]) ->
             continue
         if not system.HasField("delivery_timestamp"):
             raise ClientStatusError(
-                v2.ILLEGAL_DELIVERY_TIME, "the message is of type DELAY and has no time"
+                v2.ILLEGAL_DELIVERY_TIME, "the message is of type DELAY and has no delivery time"
             )
         times.append(max(0, milliseconds_of(system.delivery_timestamp)))
     if times and len(times) < len(messages):
         raise ClientStatusError(
             v2.MESSAGE_CORRUPTED,
-            "the messages of a request must be all for a time, or none; nothing was stored",
+            "all messages of a request must have a delivery time, or none; nothing was stored",
         )
     return times
 

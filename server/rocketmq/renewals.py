@@ -146,7 +146,7 @@ class Renewals:
                 self.end(group, handles)
                 continue
             except StoreError as error:  # retried before the lease ends
-                logger.warning("group %r: cannot hold on to messages: %s", group, error)
+                logger.warning("group %r: cannot renew messages: %s", group, error)
                 continue
             for handle, status in zip(handles, statuses, strict=True):
                 if not self._settling.is_done(status):

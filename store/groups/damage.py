@@ -45,8 +45,8 @@ class Damages:
             logger.error("group %r skipped a message, as its receiver asked: %s", group, error)
         else:
             logger.error(
-                "group %r receives nothing from this queue before the message is read, or skipped: "
-                "%s",
+                "group %r receives nothing from this queue until the message is readable or "
+                "skipped: %s",
                 group,
                 error,
             )

@@ -44,7 +44,7 @@ _SAID = {
         "topic gone",
         "ended when its topic was deleted: its message was not delivered",
     ),
-    HalfEnd.HANDED_BACK: ("handed back", "was handed back to RocketMQ: its broker goes on with it"),
+    HalfEnd.HANDED_BACK: ("handed back", "was handed back to RocketMQ, whose broker decides it"),
     HalfEnd.RECORD_GONE: (
         "record gone",
         "ended when the disk had no room to keep its message: it was not delivered",

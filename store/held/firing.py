@@ -261,7 +261,7 @@ class Firing:
                     if isinstance(error, StoreError):
                         logger.warning("delayed messages wait: %s", error)
                     else:
-                        logger.exception("delayed messages wait, they are tried again")
+                        logger.exception("delayed messages wait; delivery is retried")
                 self._stopped.wait(_AGAIN_S)
                 continue
             told = ""

@@ -314,7 +314,7 @@ class Halves:
             if row.place in lost:
                 why = self._lost(row.place, lost[row.place])
                 if why is not None:
-                    logger.error("transaction %s is kept, but not asked about: %s", id_of(row), why)
+                    logger.error("transaction %s is kept, but not checked: %s", id_of(row), why)
                 others.append((row, why is None))
             elif row.checks >= asked or not self._lives(row):
                 others.append((row, False))

@@ -74,7 +74,7 @@ def check_may_wait(message: Message, at: int, field: str) -> None:
     for name in message.properties or ():
         if name in HELD_PROPERTIES:
             raise InvalidArgumentError(
-                f"{where}.properties", f"{name} is filled in by the store where {field} is given"
+                f"{where}.properties", f"{name} is set by the store if {field} is given"
             )
     if message.sys_flag & TRANSACTION_MASK or message.prepared_transaction_offset:
         raise InvalidArgumentError(

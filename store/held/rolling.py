@@ -113,7 +113,7 @@ class Rolling:
                 done = kind.move_some(topic, behind, done)
         except (*LACKS, CorruptRecordError, DamagedQueueError) as error:
             logger.error(
-                "%s, from place %d on, cannot be appended again to be kept: %s",
+                "%s from place %d on cannot be appended again to keep them: %s",
                 *(kind.describe(topic), done.at, error),
             )
         finally:
@@ -139,7 +139,7 @@ class Rolling:
             # Without a unit the record may be anywhere, so nothing may be dropped.
             at = units[0][1].physical_offset if units else 0
             logger.warning(
-                "the log from %d on stays until %s are appended again", at, kind.describe(topic)
+                "the log from %d on is kept until %s are appended again", at, kind.describe(topic)
             )
             return at
         count = 0
@@ -152,8 +152,8 @@ class Rolling:
             )
         kind.given_up(topic, count)
         logger.error(
-            "%d %s go with the log before their time, those at places %d to %d: the disk is too "
-            "full to keep them. Make room on it",
+            "%d %s are lost with the dropped log, those at places %d to %d: the disk is too full "
+            "to keep them. Free disk space",
             *(count, kind.describe(topic), first, behind - 1),
         )
         return None

@@ -123,7 +123,7 @@ def test_a_side_that_is_proved_wrong_by_a_check_can_be_rebuilt(both: Path) -> No
     path.write_bytes(bytes(path.stat().st_size))
     for side in (SideName.ROCKSDB, SideName.FILES):
         if side is SideName.ROCKSDB:
-            with pytest.raises(IllegalStepError, match="may be the right one"):
+            with pytest.raises(IllegalStepError, match="may be the correct one"):
                 set_side_aside(both, side)
         else:
             set_side_aside(both, side)

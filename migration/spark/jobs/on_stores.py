@@ -92,7 +92,7 @@ def rebuild(
     """
     parts = find_parts(store)
     if output is None and not uses_database(parts):
-        raise PipelineError(f"{store} keeps no queues in RocksDB: name --output")
+        raise PipelineError(f"{store} has no queues in RocksDB: give --output")
     _must_be_new(output)
 
     def work(target: Path) -> RebuildResult:

@@ -253,7 +253,7 @@ class CommitLogStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvai
         if begin < layout.start and begin < stop and self._options.fail_on_data_loss:
             raise PipelineError(
                 f"the log begins at {layout.start} now: {begin} to {min(stop, layout.start)} is"
-                " gone unread (failOnDataLoss false goes on behind it)"
+                " gone unread (failOnDataLoss false continues behind it)"
             )
         begin = max(begin, layout.start)
         step = self._options.max_bytes_per_partition

@@ -261,7 +261,7 @@ class KvcqStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
             begins = self._places.positions(client, start)
             ends = self._places.positions(client, end)
         if fail and (gone := (begins.keys() | ends.keys()) - bounds.keys()):
-            raise PipelineError(f"{min(gone)} is gone (failOnDataLoss false reads on without it)")
+            raise PipelineError(f"{min(gone)} is gone (failOnDataLoss false continues without it)")
         ranges = []
         for queue, stop in ends.items():
             if queue in bounds:

@@ -162,7 +162,7 @@ def begin_inside(
     if fail_on_data_loss:
         raise PipelineError(
             f"queue {queue.queue_id} of {queue.topic!r} has {low} to {high}, not {begin}:"
-            " messages are gone unread (failOnDataLoss false reads on with what is there)"
+            " messages are gone unread (failOnDataLoss false continues without them)"
         )
     return low
 

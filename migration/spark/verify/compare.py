@@ -131,7 +131,7 @@ _NO_QUEUES: Hashes = np.empty(0, dtype=np.uint64)
 
 def _plan(settings: VerifySettings) -> tuple[VerifyTask, list[Piece], StoredEnds | None]:
     if settings.files is None and settings.database is None:
-        raise SourceOptionError("files", "name file queues, a database, or both")
+        raise SourceOptionError("files", "give file queues, a database, or both")
     layout = read_layout(settings.log, end=settings.end)
     end = layout.end
     database = settings.database

@@ -55,8 +55,8 @@ def show_status(
         _say(f"job {status.running_job_id} runs")
     if status.verify_broken_off:
         _say(
-            f"the last verification broke off: {escape(status.verify_broken_off)}. A "
-            "verification does not continue where it was; it restarts"
+            f"the last verification was aborted: {escape(status.verify_broken_off)}. The next one "
+            "starts over"
         )
     if (result := status.verified) is not None:
         _say(

@@ -43,7 +43,7 @@ EXPECTED = (
     HeldBack("timer messages", TIMER_TOPIC, 3, 3, "delivered when they are due"),
     HeldBack(
         *("half messages of transactions", HALF_TOPIC, 4, 4),
-        "open transactions, about which their producers are asked",
+        "open transactions, which their producers are asked to decide",
     ),
 )
 

@@ -237,5 +237,5 @@ def test_queues_are_not_made_again_where_nothing_tells_of_topics(tmp_path: Path)
 
 def test_the_queues_of_a_migration_are_its_own_affair(tmp_path: Path) -> None:
     make_on_files(tmp_path)
-    with pytest.raises(IllegalStepError, match="keeps account"):
+    with pytest.raises(IllegalStepError, match="rebuilds its sides itself"):
         set_queues_aside(tmp_path)

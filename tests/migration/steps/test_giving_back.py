@@ -191,7 +191,7 @@ def test_messages_in_flight_go_back_as_offsets_and_are_counted(
         assert set(done.outcomes) == {Outcome.DONE}
     told = release(root, home=Home.FILES)
     assert any(line.startswith("2 messages that 1 shared groups have in flight") for line in told)
-    assert any("6 messages behind them once more" in line for line in told), told
+    assert any("6 acknowledged messages behind them again" in line for line in told), told
     assert any(line.startswith("1 shared groups are in no table") for line in told), told
     text = (root / "config" / "consumerOffset.json").read_text()
     assert '"orders@workers":{0:2}' in text.replace(" ", ""), text

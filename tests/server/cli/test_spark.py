@@ -107,7 +107,7 @@ def test_stores_of_rocketmq(tmp_path: Path) -> None:
     assert set(document(result)["units"]) == {"log", "files", "rocksdb"}
     result = kvcq("spark", "rebuild", root)
     assert result.exit_code == 1
-    assert "name --output" in result.stderr
+    assert "give --output" in result.stderr
     result = kvcq("spark", "rebuild", root, "--output", tmp_path / "sst", "--json")
     assert result.exit_code == 0, result.output
     units = sum(len(queue["units"]) for queue in expected("both")["queues"]["rocksdb"])

@@ -203,7 +203,7 @@ def test_work_is_bounded_and_the_segment_waits_for_the_rest(
     clock.advance(2 * HOUR)
     with caplog.at_level(logging.WARNING):
         assert drop(store) == 0
-    assert "stays until dead letters of group 'g' are appended again" in caplog.text
+    assert "is kept until dead letters of group 'g' are appended again" in caplog.text
     assert store.statistics()["store.dead_letters_moved"] == 40
     assert letters(store) == [f"{n}" for n in range(100)]
     assert drop(store) == 0
@@ -228,7 +228,7 @@ def test_a_full_disk_waits_for_none(
     guard = store._services.retention._guard
     monkeypatch.setattr(guard, "measure", lambda: DiskLevel.CLEAN_FORCIBLY)
     assert drop(store) > 0
-    assert "36 dead letters of group 'g' go with the log before their time" in caplog.text
+    assert "36 dead letters of group 'g' are lost with the dropped log" in caplog.text
     assert store.statistics()["store.dead_letters_given_up"] == 36
     assert letters(store) == [f"{n}" for n in range(64)]
     assert said(store.groups.redrive("g")) == (64, 0, True)
@@ -257,7 +257,7 @@ def test_a_disk_that_takes_nothing_holds_no_segment(
     with monkeypatch.context() as patched:
         patched.setattr(store._appends, "decide_steps", full)
         assert drop(store) > 0
-    assert "cannot be appended again to be kept: no space" in caplog.text
+    assert "cannot be appended again to keep them: no space" in caplog.text
     assert store.statistics()["store.dead_letters_given_up"] == 10
     assert letters(store) == []
     # Nothing is left of them but where they were moved, and that goes.

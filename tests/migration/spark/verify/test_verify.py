@@ -359,7 +359,7 @@ def test_stores_of_rocketmq_agree_with_themselves(
 
 @pytest.mark.spark
 def test_there_must_be_something_to_compare_with(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(SourceOptionError, match="name file queues, a database, or both"):
+    with pytest.raises(SourceOptionError, match="give file queues, a database, or both"):
         verify(spark, VerifySettings(log=tmp_path))
 
 
