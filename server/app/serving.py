@@ -88,7 +88,7 @@ class Serving:
             TransactionService: TransactionService(
                 store, self.puts, self.transactions, self.checks, pools, stage
             ),
-            LiteTopicService: LiteTopicService(store, pools),
+            LiteTopicService: LiteTopicService(store, pools, self.puts.forget_topic),
             RocketmqService: RocketmqService(
                 store,
                 self.puts,

@@ -44,11 +44,15 @@ def queue_of_key(ordering_key: str, queue_count: int) -> int:
 class _Turn:
     """The cached state of a topic."""
 
-    __slots__ = ("message_type", "next_queue", "queue_count")
+    __slots__ = ("is_new", "message_type", "next_queue", "queue_count")
 
-    def __init__(self, queue_count: int, message_type: MessageType) -> None:
+    def __init__(
+        self, queue_count: int, message_type: MessageType, *, is_new: bool = False
+    ) -> None:
         self.queue_count = queue_count
         self.message_type = message_type
+        #: The topic did not exist, and `queue_count` is the default of that time.
+        self.is_new = is_new
         # Not always 0: with more topics than are remembered, queue 0 would get every message.
         self.next_queue = random.randrange(queue_count)
 
@@ -103,19 +107,22 @@ class QueueChooser:
 
     def _turn(self, topic: str) -> _Turn:
         turn = self._turns.get(topic)
-        if turn is not None:
+        if turn is not None and not (turn.is_new and turn.queue_count != self._default_count):
             self._turns.move_to_end(topic)
             return turn
         (turn,) = self._read([topic])
         return turn
 
+    @property
+    def _default_count(self) -> int:
+        return self._store.config.default_queue_count
+
     def _read(self, topics: Sequence[str]) -> list[_Turn]:
         """Load and cache topics that are not cached."""
-        default = self._store.config.default_queue_count
         read: list[_Turn] = []
         for topic, found in zip(topics, self._store.describe_topics(topics), strict=True):
             if found is None:  # the append creates it, or refuses the message
-                turn = _Turn(default, MessageType.ANY)
+                turn = _Turn(self._default_count, MessageType.ANY, is_new=True)
             else:
                 turn = _Turn(found.queue_count, found.message_type)
             read.append(turn)

@@ -18,6 +18,8 @@ from store.errors import InvalidArgumentError
 from store.lite import Action, FromEnd, check_lite_topic
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from server.edge import Context
     from server.workers import Pools
     from store.message_store import MessageStore
@@ -42,15 +44,22 @@ class LiteTopicService(lite_topics_pb2_grpc.LiteTopicServiceServicer):
     """The calls on lite topics. Owned by the event loop's thread. It accesses the store in
     threads."""
 
-    def __init__(self, store: MessageStore, pools: Pools) -> None:
+    def __init__(
+        self, store: MessageStore, pools: Pools, forget_topic: Callable[[str], None]
+    ) -> None:
+        """`forget_topic` is called after a parent was created, on a worker."""
         self._lite = store.lite
         self._pools = pools
+        self._forget_topic = forget_topic
 
     async def CreateLiteParent(
         self, request: pb.CreateLiteParentRequest, context: Context
     ) -> pb.CreateLiteParentResponse:
-        topic, expiry_ms, count = request.topic, request.expiry_ms, request.queue_count
-        await self._pools.changes.run(lambda: self._lite.make(topic, expiry_ms, count))
+        def make() -> None:
+            self._lite.make(request.topic, request.expiry_ms, request.queue_count)
+            self._forget_topic(request.topic)
+
+        await self._pools.changes.run(make)
         return pb.CreateLiteParentResponse()
 
     async def DescribeLiteParent(

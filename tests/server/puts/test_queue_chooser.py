@@ -134,3 +134,15 @@ def test_looking_up_remembers_no_more_topics_than_the_limit() -> None:
     assert topics.asked == 1
     chooser.choose("orders-0", "")
     assert topics.asked == 2
+
+
+def test_a_topic_that_does_not_exist_yet_follows_a_changed_default() -> None:
+    topics = Topics()
+    chooser = _chooser(topics)
+    assert {chooser.choose("orders", "") for _ in range(8)} == {0, 1, 2, 3}
+    topics.config.default_queue_count = 2
+    assert {chooser.choose("orders", "") for _ in range(8)} == {0, 1}
+    topics.counts["orders"] = 2
+    topics.config.default_queue_count = 4
+    assert {chooser.choose("orders", "") for _ in range(8)} == {0, 1}
+    assert topics.asked == 3

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import grpc
 import pytest
 import pytest_asyncio
 
 from kvcq_client.pb.v1 import kvcq_pb2, lite_topics_pb2_grpc
 from kvcq_client.pb.v1 import lite_topics_pb2 as pb
 from tests.server.services.test_timers import refused_field
+from tests.support.serving import serving
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.support.serving import Served
 
 
@@ -62,3 +66,15 @@ async def test_a_page_of_parents_is_bounded(
 ) -> None:
     request = pb.ListLiteParentsRequest(page_size=size)
     assert await refused_field(lite.ListLiteParents(request)) == "page_size"
+
+
+async def test_a_parent_that_was_put_to_before_it_existed_takes_messages(tmp_path: Path) -> None:
+    """The queues of a topic that does not exist yet are guessed, and the guess is remembered."""
+    message = kvcq_pb2.Message(topic="chats", body=b"x")
+    async with serving(tmp_path / "store", store={"auto_create_topics": False}) as served:
+        with pytest.raises(grpc.aio.AioRpcError, match="no topic 'chats'"):
+            await served.messages.Put(kvcq_pb2.PutRequest(message=message))
+        stub = lite_topics_pb2_grpc.LiteTopicServiceStub(served.channel)
+        await stub.CreateLiteParent(pb.CreateLiteParentRequest(topic="chats", queue_count=1))
+        for _ in range(8):
+            await served.messages.Put(kvcq_pb2.PutRequest(message=message))
