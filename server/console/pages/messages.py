@@ -26,6 +26,8 @@ _PAGE_BYTES = 2 << 20
 MERGED_QUEUES = 256
 #: Reads in the event loop before other calls get their turn.
 _READS_A_TURN = 16
+#: How often hidden messages are stepped over to find one; each step is twice as long, from 16 on.
+_STEPS_BACK = 10
 #: How messages are looked for.
 WAYS = ("recent", "offset", "time", "key", "id")
 
@@ -66,11 +68,8 @@ async def _newest(visit: Visit, topic: str) -> web.StreamResponse:
     found: list[pb.StoredMessage] = []
     reads = 0
 
-    async def step_back(queue_id: int, low: int, offset: int) -> None:
+    async def pull(queue_id: int, offset: int, most: int) -> pb.PullResponse:
         nonlocal reads
-        heads.pop(queue_id, None)
-        if offset < low:
-            return
         reads += 1
         if reads % _READS_A_TURN == 0:
             await asyncio.sleep(0)
@@ -78,12 +77,29 @@ async def _newest(visit: Visit, topic: str) -> web.StreamResponse:
             topic=topic,
             queue_id=queue_id,
             offset=offset,
-            max_messages=1,
+            max_messages=most,
+            max_bytes=_PAGE_BYTES,
             form=pb.RECORD_FORM_DECODED,
         )
-        pulled = await visit.ask("Pull", request, pb.PullResponse)
-        if pulled.messages:
-            heads[queue_id] = pulled.messages[0]
+        return await visit.ask("Pull", request, pb.PullResponse)
+
+    async def step_back(queue_id: int, low: int, offset: int) -> None:
+        """Find the last message up to the offset; later messages with their keys may hide some."""
+        heads.pop(queue_id, None)
+        begin = end = offset
+        for step in range(_STEPS_BACK):
+            at = begin
+            while low <= at <= end:
+                pulled = await pull(queue_id, at, end + 1 - at)
+                for one in pulled.messages:
+                    if one.queue_offset <= end:
+                        heads[queue_id] = one
+                if pulled.next_offset <= at:
+                    break
+                at = pulled.next_offset
+            if queue_id in heads or begin <= low:
+                return
+            begin, end = max(low, begin - (16 << step)), begin - 1
 
     lows = {one.queue_id: one.min_offset for one in queues}
     for one in queues:

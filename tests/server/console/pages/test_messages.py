@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kvcq_client import AsyncClient, Retention
 from kvcq_client.format import COMPRESSED
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from server.console.pages.messages import MERGED_QUEUES
@@ -66,6 +67,20 @@ async def test_the_newest_of_a_whole_topic(served: Served, console: ConsoleClien
         pb.CreateTopicsRequest(topics=[pb.CreateTopicRequest(name="empty")])
     )
     assert "No messages." in (await console.get("/messages?topic=empty")).text
+
+
+async def test_the_newest_leave_out_what_later_messages_hide(
+    served: Served, console: ConsoleClient
+) -> None:
+    async with AsyncClient(served.target) as client:
+        await client.create_topic("prices", 1, retention=Retention(latest=True))
+        for number in range(60):
+            await _put(served, topic="prices", keys=["b" if number in (3, 40) else "a"])
+        job = await client.jobs.keep_latest("prices")
+        async for job in client.jobs.watch(job.job_id):
+            pass
+    assert job.numbers["hidden_messages"] == 58
+    assert _offsets(await console.get("/messages?topic=prices")) == ["59", "40"]
 
 
 async def test_the_newest_of_a_light_queue_are_those_of_its_one_queue(
