@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
@@ -13,8 +14,17 @@ if TYPE_CHECKING:
 LIGHT_PREFIX = "%LMQ%"
 
 
+_LITE_TOPIC = re.compile(r"[%|a-zA-Z0-9_-]{1,64}")
+
+
 def lite_queue(parent: str, lite_topic: str) -> str:
-    """The light queue that a lite topic of the parent is, for `light_queues` of its messages."""
+    """The light queue that a lite topic of the parent is, for `light_queues` of its messages.
+
+    Raises ValueError for a name that no lite topic can have: a light queue of that name would take
+    the message, and no one would receive it.
+    """
+    if not _LITE_TOPIC.fullmatch(lite_topic):
+        raise ValueError(f"lite_topic: {lite_topic!r} is not 1 to 64 of %|a-zA-Z0-9_-")
     return f"{LIGHT_PREFIX}${parent}${lite_topic}"
 
 

@@ -55,7 +55,6 @@ _PARAMETERS = {
     "deliver_at": "delay_ms at_ms",
     "delays_ms": "backoff_ms",
     "expiry_s": "expiry_ms",
-    "message_light_queues": "lite",
     "transaction_id": "transactions message_id",
     "handle": "message_id",
     "topic": "delayed",

@@ -124,7 +124,11 @@ def put(
     if ordering_key and queue is not None:
         raise click.UsageError("--queue and --ordering-key exclude each other")
     if lite:
-        light_queues = (*light_queues, lite_queue(topic, lite))
+        try:
+            light_queues = (*light_queues, lite_queue(topic, lite))
+        except ValueError as error:
+            why = str(error).partition(": ")[2]
+            raise BadRequestError(f"--lite: {why}", field="lite") from error
     template = Message(
         topic,
         b"",

@@ -279,6 +279,13 @@ async def test_a_server_that_forgot_the_subscriptions_is_told_again(
         assert await heard(receiver, 1) == [("s", "2")]
 
 
+@pytest.mark.parametrize("name", ["", "tea 1", "a,b", "a$b", "x" * 65, "tea\n"])
+def test_a_name_that_no_lite_topic_can_have_is_refused_before_a_message_is_lost(name: str) -> None:
+    with pytest.raises(ValueError, match="lite_topic: "):
+        lite_queue(PARENT, name)
+    assert lite_queue(PARENT, "x" * 64) == f"%LMQ%${PARENT}${'x' * 64}"
+
+
 async def test_the_blocking_face_does_the_same(served: Served) -> None:
     def work() -> None:
         with Client(served.target) as client:
