@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -75,17 +76,19 @@ class TimerCalls(CallGroup):
     async def put_delayed_many(
         self,
         messages: Sequence[Message],
-        deliver_at: Sequence[DeliverAt],
+        deliver_at: datetime | timedelta | Sequence[DeliverAt],
         *,
         timeout_s: float | None = None,
     ) -> list[Scheduled]:
-        """Like `put_delayed`, for up to 1,024 messages, atomically; `deliver_at` has a time for
-        each.
+        """Like `put_delayed`, for up to 1,024 messages, atomically; `deliver_at` is a time for all,
+        or has one for each.
 
         Raises as `put_delayed`.
         """
         if timeout_s is not None:
             number("timeout_s", timeout_s)
+        if isinstance(deliver_at, datetime | timedelta):
+            deliver_at = [deliver_at] * len(messages)
         if len(messages) != len(deliver_at):
             raise ValueError(f"deliver_at: {len(deliver_at)} times for {len(messages)} messages")
         request = pb.PutDelayedRequest()

@@ -89,6 +89,16 @@ async def test_a_recalled_message_is_not_delivered(client: AsyncClient) -> None:
         await client.recall("others", second.handle)
 
 
+async def test_several_messages_may_have_one_time(client: AsyncClient) -> None:
+    messages = [Message("orders", b"x", 0), Message("orders", b"y", 0)]
+    for when in (timedelta(days=1), datetime.now(UTC) + timedelta(days=1)):
+        first, second = await client.put_delayed_many(messages, when)
+        assert first.deliver_at_ms == second.deliver_at_ms
+        assert first.handle != second.handle
+    with pytest.raises(TypeError, match="deliver_at: expected a datetime or a timedelta or a seq"):
+        await client.put_delayed_many(messages, 5)  # type: ignore[arg-type]
+
+
 async def test_all_pages_are_listed_the_next_one_first(client: AsyncClient) -> None:
     times = [FAR - timedelta(hours=at) for at in range(30)]
     messages = [Message("orders", b"x", 0, tag=f"{at}") for at in range(30)]
