@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.errors import (
     ClosedError,
+    HandshakeError,
     InvalidArgumentError,
     KvcqError,
     PermissionDeniedError,
@@ -38,7 +39,13 @@ _AT_ONCE = 8
 #: Between two tries to reach a server, seconds.
 _REST_S = 1.0
 #: Errors that a retry would not change.
-_FINAL = (ClosedError, InvalidArgumentError, PermissionDeniedError, UnauthenticatedError)
+_FINAL = (
+    ClosedError,
+    HandshakeError,
+    InvalidArgumentError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
 
 
 class ChecksCore:
@@ -100,6 +107,8 @@ class ChecksCore:
                 answer = await self._check(question)
             else:
                 answer = await asyncio.to_thread(self._check, question)
+                if inspect.isawaitable(answer):  # of a lambda, or of an object's `__call__`
+                    answer = await answer
         except Exception:  # whatever the caller's function raises: it is asked again
             logger.exception("the check of transaction %s failed", question.transaction_id)
             return

@@ -97,6 +97,25 @@ async def test_a_producer_is_asked_about_what_nobody_decided(
 
 
 @pytest.mark.usefixtures("at_once")
+async def test_what_a_check_returns_is_awaited(client: AsyncClient) -> None:
+    """A lambda, and an object with `__call__`, are no coroutine functions."""
+
+    async def commit(_: TransactionCheck) -> bool:
+        return True
+
+    class Commits:
+        async def __call__(self, question: TransactionCheck) -> bool:
+            return await commit(question)
+
+    for check in (lambda question: commit(question), Commits()):
+        await client.begin_transaction(ORDER, group="shop")
+        async with client.answer_checks("shop", check):
+            while await client.open_transactions():
+                await asyncio.sleep(0.01)
+    assert await bodies(client) == [b"one"] * 2
+
+
+@pytest.mark.usefixtures("at_once")
 async def test_a_check_that_fails_or_knows_nothing_leaves_it_open_and_counts(
     client: AsyncClient,
 ) -> None:
