@@ -73,8 +73,10 @@ def run_in_threads(
         try:
             for delivery in deliveries:
                 running[number] = delivery
-                _handle(delivery, function)
-                del running[number]
+                try:
+                    _handle(delivery, function)
+                finally:
+                    del running[number]
         except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
             errors.append(error)
         finally:
@@ -95,8 +97,8 @@ def run_in_threads(
             end_s = monotonic() + stop_timeout_s
             for thread in threads:
                 thread.join(max(0.0, end_s - monotonic()))
+            _tell_unfinished(running, stop_timeout_s)
     finally:
-        _tell_unfinished(running, stop_timeout_s)
         with suppress(ClosedError):
             loop.run(core.finish(tuple(running.values())))
     if errors:
@@ -158,8 +160,10 @@ async def run_in_loop(
     async def work(number: int) -> None:
         async for delivery in deliveries:
             running[number] = delivery
-            await _handle_in_loop(delivery, function)
-            del running[number]
+            try:
+                await _handle_in_loop(delivery, function)
+            finally:
+                del running[number]
 
     stopped = asyncio.Event()
     core.begin_run(stopped.set)
@@ -170,8 +174,8 @@ async def run_in_loop(
             await asyncio.wait((stopping, *workers), return_when=asyncio.FIRST_COMPLETED)
             await core.stop()
             await asyncio.wait(workers, timeout=stop_timeout_s)
+            _tell_unfinished(running, stop_timeout_s)
     finally:
-        _tell_unfinished(running, stop_timeout_s)
         for task in (stopping, *workers):
             task.cancel()
         ended = await asyncio.gather(*workers, return_exceptions=True)

@@ -306,6 +306,44 @@ async def test_threads_do_the_same_and_end_with_the_receiver(
     assert await client.receive("jobs", group="g") == []
 
 
+async def test_a_handler_that_ends_its_thread_has_ended(
+    served: Served, client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put(client, 1)
+    await client.create_group("g", backoff_ms=[0])
+
+    def work(_: Delivery) -> None:
+        sys.exit(3)
+
+    def run() -> None:
+        with Client(served.target) as blocking:
+            blocking.receiver("jobs", group="g").run(work)
+
+    with pytest.raises(SystemExit):
+        await asyncio.to_thread(run)
+    assert "did not end" not in caplog.text
+    (again,) = await client.receive("jobs", group="g", wait_s=5)
+    assert again.deliveries == 2
+
+
+async def test_a_run_that_is_cancelled_does_not_say_that_it_waited(
+    client: AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put(client, 1)
+    begun = asyncio.Event()
+
+    async def work(_: Delivery) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    running = asyncio.create_task(client.receiver("jobs", group="g").run(work))
+    await begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert "did not end" not in caplog.text
+
+
 async def test_a_coroutine_function_is_refused_by_threads(served: Served) -> None:
     async def work(_: Delivery) -> None: ...
 
