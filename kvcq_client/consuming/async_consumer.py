@@ -75,7 +75,11 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
             while came is not None and (missing := missing - came) > 0 and not core.is_error_next():
                 came = core.fetch()
             left_s = None if end_s is None else max(0.0, end_s - monotonic())
-            if left_s == 0.0 or (came is None and not await self._fetched(left_s)):
+            if came is None:
+                # Also without time left: a loop of such calls must let the event loop run.
+                if not await self._fetched(left_s):
+                    return
+            elif left_s == 0.0:
                 return
 
     async def to_end(self, idle_timeout_s: float = 30.0) -> AsyncIterator[StoredMessage]:
@@ -152,9 +156,7 @@ class AsyncConsumer(ConsumerState, AsyncClosing):
         """Wait for the next batch, after the current one was read. Whether it came in time."""
         end_s = _end_of(timeout_s)
         while self._core.next_batch() is None:
-            left_s = None if end_s is None else end_s - monotonic()
-            if left_s is not None and left_s <= 0:
-                return False
+            left_s = None if end_s is None else max(0.0, end_s - monotonic())
             if not await self._fetched(left_s):
                 return False
         return True

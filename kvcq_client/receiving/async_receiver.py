@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from kvcq_client.receiving.deliveries import Delivery
     from kvcq_client.transport import Waits
 
+#: A reader that gives no time waits this long, so that the event loop sees it, and receives.
+_LEAST_WAIT_S = 0.001
+
 
 @checked(but=("run",))
 class AsyncReceiver(AsyncClosing):
@@ -98,6 +101,13 @@ class AsyncReceiver(AsyncClosing):
         check_run(function, concurrency, stop_timeout_s)
         await run_in_loop(self, self._core, function, concurrency, stop_timeout_s)
 
+    async def stop(self) -> None:
+        """Receive nothing more, and give back what was received ahead. Repeatable.
+
+        What was handed out is still renewed, and can be settled; `close` must follow.
+        """
+        await self._waits.end(self._core.stop())
+
     async def close(self) -> None:
         """Stop receiving, give back what was not settled, and wait for all outcomes. Repeatable.
 
@@ -112,7 +122,7 @@ class AsyncReceiver(AsyncClosing):
         """The next delivery; None after `timeout_s`, or when the receiver is closed, and with
         `before_errors` when the error of a topic is next."""
         core = self._core
-        end_s = None if timeout_s is None else monotonic() + timeout_s
+        end_s = None if timeout_s is None else monotonic() + max(_LEAST_WAIT_S, timeout_s)
         try:
             while not (before_errors and core.is_error_next):
                 if (delivery := core.take()) is not None:

@@ -458,7 +458,7 @@ class ReceiverCore:
                 if not delivery.is_settled and not delivery.is_over:
                     delivery.give_back()
             if self._settling is not None:
-                await self._settlements.flush()
+                await self._flush()
         if self._settling is not None:
             self._tasks.append(self._settling)
         for task in self._tasks:
@@ -466,6 +466,18 @@ class ReceiverCore:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._forget(self)
         self._finished.set()
+
+    async def _flush(self) -> None:
+        """Wait for all outcomes, but not for long: a lease may last for hours, the server away."""
+        try:
+            async with asyncio.timeout(self._connection.timeout_s):
+                await self._settlements.flush()
+        except TimeoutError:
+            logger.warning(
+                "group %s: the server did not answer within %g s; messages that could not be "
+                "settled are delivered again when their time is over",
+                *(self.config.group, self._connection.timeout_s),
+            )
 
     def after_fork(self, error: ForkedError) -> None:
         """See Forkable."""

@@ -60,4 +60,5 @@ class Receiver(Blocking[AsyncReceiver], Closing):
     run.__doc__ = AsyncReceiver.run.__doc__
 
     take = blocking(AsyncReceiver.take)
+    stop = blocking(AsyncReceiver.stop)
     close = blocking(AsyncReceiver.close)

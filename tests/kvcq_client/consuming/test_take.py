@@ -145,3 +145,13 @@ async def test_what_a_filter_leaves_out_takes_no_room_in_a_waiting_take(
         assert len(await consumer.take(50)) == 50
         assert await consumer.batch(0.05) == []
         assert consumer.positions() == {QUEUE: 75, Queue("orders", 1): 75}
+
+
+async def test_a_reader_that_never_waits_lets_the_event_loop_run(client: AsyncClient) -> None:
+    await fill(client, 2, queues=1)
+    async with await client.consumer("orders") as consumer:
+        while not await consumer.take(1, timeout_s=0):
+            pass
+    async with await client.consumer("orders") as consumer:
+        while not await consumer.batch(timeout_s=0):
+            pass

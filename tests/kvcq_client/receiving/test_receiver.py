@@ -374,3 +374,56 @@ async def test_the_blocking_receiver_is_read_by_many_threads(
         return bodies(found)
 
     assert await asyncio.to_thread(work) == list(range(300))
+
+
+async def test_a_reader_that_never_waits_receives_all_the_same(
+    served: Served, client: AsyncClient
+) -> None:
+    await put(client, 2)
+    async with client.receiver("jobs", group="g") as receiver:
+        # Without a sleep: the call itself lets the event loop run.
+        while not (found := await receiver.take(5, timeout_s=0)):
+            pass
+        assert await found[0].acknowledge() is Outcome.DONE
+
+    def poll() -> list[Delivery]:
+        with Client(served.target) as blocking, blocking.receiver("jobs", group="h") as receiver:
+            while not (found := receiver.take(5, timeout_s=0)):
+                pass
+            return found
+
+    assert await asyncio.wait_for(asyncio.to_thread(poll), 60)
+
+
+async def test_a_stopped_receiver_gives_back_what_it_received_ahead_and_no_more(
+    client: AsyncClient,
+) -> None:
+    await put(client, 60)
+    async with client.receiver("jobs", group="g") as receiver:
+        held = await receiver.take(20)
+        await until(lambda: len(receiver._core._ready) > 5)
+        await receiver.stop()
+        with pytest.raises(ClosedError):
+            await receiver.take(1)
+        async with client.receiver("jobs", group="g") as other:
+            found = await other.take(40)
+            assert bodies([*held, *found]) == list(range(60))
+            assert {one.deliveries for one in found} == {1}
+            for one in (*held, *found):
+                assert await one.acknowledge() is Outcome.DONE
+
+
+async def test_closing_does_not_wait_for_the_end_of_a_lease_with_the_server_away(
+    client: AsyncClient, line: CutLine, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put(client, 1)
+    async with AsyncClient(line.target, timeout_s=0.5) as far:
+        receiver = far.receiver("jobs", group="g", invisible_s=3600)
+        (held,) = await receiver.take(1, timeout_s=30)
+        line.stop_accepting()
+        line.cut()
+        acknowledged = held.acknowledge()
+        await asyncio.wait_for(receiver.close(), 60)
+        with pytest.raises(ClosedError):
+            await acknowledged
+    assert "the server did not answer within 0.5 s" in caplog.text
