@@ -57,6 +57,11 @@ class QoS(virtual.QoS):
             (delivery.give_back() if requeue else delivery.acknowledge(with_next=True))
         super().ack(delivery_tag)
 
+    def restore_unacked(self) -> None:
+        """Give back what is not acknowledged. kombu would put it a second time."""
+        for delivery_tag in [*self.channel.deliveries]:
+            self.reject(delivery_tag, requeue=True)
+
 
 class Channel(virtual.Channel):
     """Topics as queues."""
@@ -72,6 +77,8 @@ class Channel(virtual.Channel):
         self._settings = {**connection.settings}
         self._settings.pop("group", None)
         self._receivers: dict[str, Receiver] = {}
+        #: Of queues that are no longer consumed: what they handed out is not acknowledged yet.
+        self._stopped: list[Receiver] = []
         self._no_ack: set[str] = set()
         #: Unacknowledged messages by delivery tag.
         self.deliveries: dict[str, Delivery] = {}
@@ -79,6 +86,18 @@ class Channel(virtual.Channel):
     def basic_consume(self, queue: str, no_ack: bool, *rest: Any, **options: Any) -> Any:  # noqa: ANN401, FBT001 - kombu's
         (self._no_ack.add if no_ack else self._no_ack.discard)(queue)
         return super().basic_consume(queue, no_ack, *rest, **options)
+
+    def basic_cancel(self, consumer_tag: str) -> None:
+        """Give back what was received ahead, unless another consumer of the channel takes it."""
+        queue = self._tag_to_queue.get(consumer_tag)
+        super().basic_cancel(consumer_tag)
+        if queue in self._receivers and queue not in self._active_queues:
+            receiver = self._receivers.pop(queue)
+            if self.deliveries:
+                receiver.stop()
+                self._stopped.append(receiver)
+            else:
+                receiver.close()
 
     def basic_get(self, queue: str, no_ack: bool = False, **options: Any) -> Any:  # noqa: ANN401, FBT001, FBT002 - kombu's
         message = super().basic_get(queue, no_ack=no_ack, **options)
@@ -90,7 +109,9 @@ class Channel(virtual.Channel):
 
     def close(self) -> None:
         """Give back what is not acknowledged."""
-        for receiver in self._receivers.values():
+        receivers = [*self._receivers.values(), *self._stopped]
+        self._receivers, self._stopped = {}, []
+        for receiver in receivers:
             with suppress(KvcqError):
                 receiver.close()
         super().close()
