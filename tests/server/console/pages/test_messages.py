@@ -76,10 +76,9 @@ async def test_the_newest_leave_out_what_later_messages_hide(
         await client.create_topic("prices", 1, retention=Retention(latest=True))
         for number in range(60):
             await _put(served, topic="prices", keys=["b" if number in (3, 40) else "a"])
-        job = await client.jobs.keep_latest("prices")
-        async for job in client.jobs.watch(job.job_id):
-            pass
-    assert job.numbers["hidden_messages"] == 58
+        begun = await client.jobs.keep_latest("prices")
+        *_, ended = [job async for job in client.jobs.watch(begun.job_id)]
+    assert ended.numbers["hidden_messages"] == 58
     assert _offsets(await console.get("/messages?topic=prices")) == ["59", "40"]
 
 
