@@ -86,7 +86,7 @@ clients: $(STAMPS)/dev  ## RocketMQ's own clients against this server, or PEER=r
 test-console: $(STAMPS)/browser  ## The console in a real chromium; makes the screenshots of docs/
 	@command -v chromium chromium-browser >/dev/null \
 	|| { echo "No chromium was found. On Debian: apt-get install chromium fonts-wqy-microhei"; exit 1; }
-	KVCQ_SCREENSHOTS=$(REPORTS)/console $(PY) -m pytest -m browser -n 0
+	KVCQ_SCREENSHOTS=$(abspath $(REPORTS))/console $(PY) -m pytest -m browser -n 0
 	for shot in docs/console/*.png; do cp "$(REPORTS)/console/$${shot##*/}" "$$shot" || exit 1; done
 
 dist: $(STAMPS)/dev  ## Build wheels and source distributions for an index into dist/
