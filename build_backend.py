@@ -51,7 +51,7 @@ MOVED = frozenset(("store", "server", "migration"))
 HOME = "kvcq"
 
 _ENTRY_POINT = re.compile(rf'"(?=(?:{"|".join(sorted(MOVED))})[.:\w]+:\w+")')
-#: What is called with the name of a module in a string.
+#: Functions that are called with the name of a module.
 _NAMING = ("import_module", "__import__", "find_spec", "start_module", "import_root")
 _CLIENT = re.compile(r'"kvcq-client==[^"]+"')
 

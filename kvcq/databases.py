@@ -185,7 +185,7 @@ class PlainDatabases:
                 self._open()
                 if self.state.point == snapshot.point:
                     return snapshot.point
-                # Its files were damaged, and an empty one was made in its place.
+                # Opened empty, because the old database was damaged.
                 self.close()
                 shutil.rmtree(self._path)
         if start > 0:

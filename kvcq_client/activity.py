@@ -24,8 +24,8 @@ class GroupLag(NamedTuple):
     messages: int  # uncommitted; of a shared group, not done
     since_ms: int | None  # when the oldest of them was stored; ms since 1970
     shared: bool = False
-    in_flight: int = 0  # of a shared group: currently with receivers
-    waiting_again: int = 0  # of a shared group: to be delivered again
+    in_flight: int = 0  # shared group: messages that receivers have now
+    waiting_again: int = 0  # shared group: messages that wait for redelivery
 
 
 class GroupDeadLetters(NamedTuple):

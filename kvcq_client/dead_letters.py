@@ -8,7 +8,7 @@ from typing import NamedTuple
 class DeadLetter(NamedTuple):
     """A message that was not acknowledged in any of its deliveries."""
 
-    offset: int  # its name in the group, as long as it is kept
+    offset: int  # identifies it in the group, also after it is moved
     place: int  # offset in queue 0 of `%DLQ%` and the group's name at which it can be pulled now
     topic: str  # topic or light queue that it came from; "" if unknown
     queue_id: int

@@ -59,7 +59,7 @@ class Job:
     unit: str  # such as "bytes"
     percent: float  # 0 to 100
     elapsed_s: float
-    remaining_s: float | None  # an estimate; None while there is none, and once it has ended
+    remaining_s: float | None  # estimate; None if unknown, and once the job has ended
     started_ms: int
     ended_ms: int | None  # None while it runs
     scheduled: bool  # the server started it, not a caller

@@ -26,7 +26,7 @@ class MigrationPhase(Enum):
 
     FILES = "files"  # files are written and read
     DOUBLE_WRITE = "double_write"  # both are written; files are read
-    VERIFIED = "verified"  # the same, and a verification found no difference
+    VERIFIED = "verified"  # like DOUBLE_WRITE, and a verification found no difference
     ROCKSDB = "rocksdb"  # both are written; RocksDB is read
     FINISHED = "finished"  # RocksDB is written and read; the files are gone
 

@@ -51,7 +51,7 @@ class ReloadedSettings(NamedTuple):
     """The result of a reload."""
 
     taken: list[SettingChange]
-    waiting: list[SettingChange]  # these need a restart
+    waiting: list[SettingChange]  # changes that need a restart
 
     @classmethod
     def of(cls, message: pb.ReloadSettingsResponse) -> ReloadedSettings:

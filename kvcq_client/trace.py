@@ -12,12 +12,12 @@ class MessageState(enum.Enum):
     """The current state of a message for readers of its topic."""
 
     READABLE = "readable"
-    NOT_KEPT = "not kept"  # it is in the log, and its topic keeps it no longer
+    NOT_KEPT = "not kept"  # still in the log, but its topic no longer keeps it
     SUPERSEDED = "superseded"  # a later message has its key
     PENDING = "pending"  # waits for its time
     OPEN = "open"  # waits for its transaction to be decided
-    GIVEN_UP = "given up"  # the same; its producers are not asked any more
-    ENDED = "ended"  # it waited; `Trace.end` says what became of it
+    GIVEN_UP = "given up"  # like OPEN; its producers are no longer asked
+    ENDED = "ended"  # it no longer waits; `Trace.end` says why
 
 
 class TraceGroupState(enum.Enum):
@@ -26,9 +26,9 @@ class TraceGroupState(enum.Enum):
     NOT_RECEIVED = "not received"
     BEFORE_START = "before start"  # the group began after it
     IN_FLIGHT = "in flight"
-    AGAIN = "again"  # it is delivered again, once `until_ms` is over
+    AGAIN = "again"  # it is redelivered after `until_ms`
     IN_ORDER = "in order"  # it waits for messages with its ordering key
-    DONE = "done"  # its events say how
+    DONE = "done"  # see its events
     READ = "read"  # a reader group has committed an offset after it
     UNREAD = "unread"  # ... and has not
 
@@ -38,11 +38,11 @@ class TraceEventKind(enum.Enum):
 
     # For a group.
     DELIVERED = "delivered"
-    HELD_ON = "held on"  # its receiver has it for longer, or for less time
+    HELD_ON = "held on"  # its receiver changed the end of the lease
     GIVEN_BACK = "given back"
     ACKNOWLEDGED = "acknowledged"
     DEAD = "dead letter"  # delivered as often as the group allows; `message_id` is the dead letter
-    GONE = "gone"  # its topic did not keep it until it was to be delivered again
+    GONE = "gone"  # its topic no longer kept it when it was due for redelivery
     DAMAGED = "damaged"  # it cannot be read, and the group skipped it
     #: The group continues after it: a filter excluded it, or the topic did not keep it.
     PASSED = "passed over"
@@ -54,14 +54,14 @@ class TraceEventKind(enum.Enum):
     QUEUE_DELETED = "queue deleted"  # a light queue that it stood in
     # While it waited for its time, and for a decision.
     TIMER_SET = "put with a time"
-    FIRED = "put at its time"  # as `message_id`
+    FIRED = "put at its time"  # as the message `message_id`
     RECALLED = "recalled"
     TIMER_TOPIC_GONE = "its topic was deleted"
     TIMER_LOST = "its record cannot be read"
     BEGUN = "transaction begun"
     CHECKED = "producer asked"  # for the time `delivery`
     GAVE_UP = "given up"
-    COMMITTED = "committed"  # as `message_id`
+    COMMITTED = "committed"  # as the message `message_id`
     ROLLED_BACK = "rolled back"
     TOPIC_GONE = "topic gone"
     RECORD_GONE = "record gone"
@@ -74,7 +74,7 @@ class TraceEventKind(enum.Enum):
     DELETED = "deleted"
     EXPIRED = "expired"
     LETTER_GIVEN_UP = "given up for want of space"
-    MOVED = "kept in a new place"  # as `message_id`
+    MOVED = "kept in a new place"  # as the message `message_id`
 
 
 class TraceEvent(NamedTuple):
@@ -90,8 +90,8 @@ class TraceEvent(NamedTuple):
     delivery: int  # the how manieth; 0: of none
     until_ms: int | None  # the receiver has it until then, or it waits
     position: int | None  # the position that the group was moved to
-    message_id: str  # of the message it became, or was before
-    user: str  # who received it, as far as the server knows; a restart forgets it
+    message_id: str  # id of the message after or before this event
+    user: str  # of the receiver; "" if unknown, as after a restart of the server
     address: str
 
 
@@ -103,7 +103,7 @@ class TracedGroup(NamedTuple):
     queue_id: int
     queue_offset: int
     state: TraceGroupState
-    deliveries: int  # so far, of one in flight or to be delivered again
+    deliveries: int  # so far, if in flight or waiting for redelivery
     until_ms: int | None
     user: str  # who has the message; see TraceEvent
     address: str
@@ -128,7 +128,7 @@ class Trace(NamedTuple):
     state: MessageState
     due_ms: int | None  # of a delayed message, waiting or delivered
     producer_group: str  # of a transaction that waits for a decision
-    groups: tuple[TracedGroup, ...]  # that have received or read there; at most 1,000
+    groups: tuple[TracedGroup, ...]  # groups of its queues; at most 1,000
     events: tuple[TraceEvent, ...]  # in the order of the log
     next_page_token: str  # not empty: the search ended before the log did
     searched_until_ms: int | None  # the last record that was looked at is of then

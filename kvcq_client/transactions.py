@@ -16,7 +16,7 @@ class OpenTransaction(NamedTuple):
     topic: str  # the destination of its message
     begun_ms: int  # ms since 1970, as all times here
     checks: int  # how often a producer was asked
-    next_check_ms: int | None  # None: no producer is asked any more, an operator has to decide
+    next_check_ms: int | None  # None: no longer checked, an operator must decide
 
 
 class TransactionCheck(NamedTuple):

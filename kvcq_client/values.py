@@ -161,7 +161,7 @@ class LiteParent(NamedTuple):
 
     expiry_ms: int  # how long a lite topic may be idle before it is deleted; 0: forever
     lite_topics: int  # number of lite topics with messages; at most 10,000 are counted
-    has_more: bool  # there are more than were counted
+    has_more: bool  # counting stopped at a limit
     clients: int  # number of clients of all its groups
 
 

@@ -23,8 +23,8 @@ from store.setting import bounds_of, setting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: gRPC copies a request in the event loop, twice: 8 ms for so much. (Its own default is 4 MiB, and
-#: one message may have a body of that size.)
+#: gRPC copies a request in the event loop, twice: 8 ms for this size. (Its own default is 4 MiB,
+#: and one message may have a body of that size.)
 DEFAULT_MAX_RECEIVE_BYTES = 16 << 20
 #: Sorted files for IngestFiles, below the data directory: no other place is read.
 _INGEST = "ingest"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Context = grpc.aio.ServicerContext[Any, Any]
 
-#: The same as of `kvcq_client.transport`.
+#: See the constant of this name in `kvcq_client.transport`.
 MEASURED = ("1.85",)
 
 #: The layer below; the stubs of grpc leave it out. None: it is of a release that was not measured,

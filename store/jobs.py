@@ -108,7 +108,7 @@ class Jobs:
         except StoreClosedError:
             self._count(name, "")  # while it ran: there is nothing left to do
         except LACKS as error:
-            # Its text names another file each time.
+            # By a fixed name, because the error's text names another file each time.
             if self._count(name, "lack"):
                 logger.warning("job %r is tried again: %s", name, str(error))
         except Exception as error:

@@ -70,10 +70,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: How often it is looked for idle lite topics, and for dead letters whose time is over, s.
+#: Intervals of looking for idle lite topics, and for expired dead letters, s.
 _LITE_S = 1.0
 _LETTERS_S = 10.0
-#: And for transactions of which it need not be known any more how they ended.
+#: Interval of forgetting old outcomes of transactions.
 _FORGET_S = 60.0
 
 

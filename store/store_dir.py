@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 FORMAT_VERSION = 2
 #: The state of a migration. It decides how the store is opened.
 MIGRATION_FILE = "migration.json"
-#: In the name of what an upgrade keeps.
+#: Part of the names of files that an upgrade keeps.
 OLD_FORMAT = "format-1"
 _PRODUCT = "kvcq"
 _LOCK = "lock"
@@ -78,8 +78,8 @@ class StoreIdentity:
     format_version: int
     created_ms: int
     segment_bytes: int
-    #: Physical. No record below tells of topics and groups: a snapshot has what was known there. 0
-    #: in a store that was ours from its first record, in this format.
+    #: Physical offset below which no records have changes of topics and groups; a snapshot has the
+    #: state there. 0 in a store that was created by this program in this format.
     base_offset: int = 0
 
 

@@ -57,7 +57,7 @@ class BackupFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in the place of the backups."""
+        """The name of the file in the place of the backups."""
         return f"{FILES}{self.place}.{self.size}.{self.crc:08x}"
 
 
@@ -76,7 +76,7 @@ class Backup:
     store_created_ms: int
     segment_bytes: int
     start_offset: int  # physical offset of its log's begin
-    end_offset: int  # of its log's end, exclusive; all of it is dispatched
+    end_offset: int  # end of the log, exclusive; everything below is dispatched
     files: tuple[BackupFile, ...]
 
     @property

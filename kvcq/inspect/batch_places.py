@@ -56,7 +56,7 @@ class BatchPlaces:
         self._start = start
         self._tell = tell
         self._open: _Open | None = None
-        # Records before this were not seen: a batch that began there may go on behind it.
+        # Records below were not seen: a batch that began there may continue here.
         self._unseen_end = start
 
     def take(self, view: memoryview, base: int, offsets: list[int]) -> None:

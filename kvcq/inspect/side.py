@@ -27,7 +27,7 @@ class OpenedStore(NamedTuple):
     segments: SegmentSet
     admission: Admission
     endings: Mapping[str, int]  # names -> physical offset of the last record that ends them
-    was_closed: bool  # in order
+    was_closed: bool  # stopped cleanly
     findings: Findings
     progress: Progress
 

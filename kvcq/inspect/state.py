@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from store.state import Entry
 
 STATE_SIDE = "state"
-#: No record tells of these: the point, and what can be counted again.
+#: Rows that are not derived from records: the point, and counted rows.
 _NOT_COMPARED = (b"p", b"k")
 _ANYWHERE = 1 << 62
 
@@ -179,7 +179,7 @@ class StateSide:
 
     def _tell_row(self, key: bytes, expected: str, found: str) -> None:
         self._told.add(key)
-        # Without a state to compare with, there is none to rebuild from either.
+        # Without a snapshot there is no state to compare with or to rebuild from.
         remedy = Remedy.RESTORE if self._begin is None else None
         self._tell(Kind.STATE, f"{STATE} {key!r}", expected, found, remedy=remedy)
 

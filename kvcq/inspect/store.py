@@ -67,7 +67,7 @@ def inspect_store(
         identity = _identity(root, findings)
         if identity is not None:
             directory = StoreDir(root)
-            if (root / "lock").exists():  # it would be made otherwise
+            if (root / "lock").exists():  # otherwise locking would create the file
                 directory = StoreDir.open(root, identity.segment_bytes, SystemClock())
                 stack.callback(directory.close)
             checked = _check(directory, identity, findings, progress, find_sides, stack)

@@ -30,7 +30,7 @@ class Timers:
     def __init__(self) -> None:
         self.count = 0
         self.sum = 0
-        self.counted = 0  # as the row says
+        self.counted = 0  # the number in the row
         self.last: tuple[int, bytes] | None = None  # the highest place, and the key of its row
 
     def take_row(self, key: bytes, value: bytes, tell: Tell) -> None:

@@ -41,7 +41,7 @@ _SEALED = "sealed"
 SEALED_FILES = (STATE_FILE, ENDS_FILE, _MARK, _SEALED)
 _UNFINISHED = ".tmp"
 _FORM = 1
-#: As much of the log below the point is compared.
+#: Bytes of the log below the point that are compared.
 _TAIL_BYTES = 4096
 
 

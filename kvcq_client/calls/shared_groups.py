@@ -127,7 +127,7 @@ class SharedGroupCalls(CallGroup):
         """Give back messages whose caller has gone, so that they are delivered again at once."""
 
         async def give_back() -> None:
-            with suppress(KvcqError):  # it is delivered again when its time is over
+            with suppress(KvcqError):  # it is redelivered when its lease ends
                 await self.give_back(group, handles, 0.0, not_begun=True)
 
         if handles := list(shared_pb.ReceiveResponse.FromString(response).handles):

@@ -129,7 +129,7 @@ class TopicCalls(CallGroup):
             self._topics.DeleteTopic,
             pb.DeleteTopicRequest(name=name),
             timeout_s,
-            # Repeated after an answer that was lost, it would say that there is none.
+            # If a response was lost, a repeated call would report that the topic does not exist.
             may_repeat=False,
         )
 

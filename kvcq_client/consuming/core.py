@@ -105,7 +105,7 @@ class ConsumerCore:
         return self.messages
 
     def at_hand(self) -> int:
-        """Messages that can be read without waiting for others."""
+        """Number of messages that can be returned without waiting for the server."""
         self._settle()
         ahead = self._ahead[self._ahead_at :]
         return len(self.messages) - self.index + sum(len(batch.messages) for batch in ahead)

@@ -88,8 +88,8 @@ _NOTHING_WRITTEN = (
     ResourceExhaustedError,
     UnauthenticatedError,
 )
-# Those that the server may raise before it looks up the number. They say nothing about an earlier
-# attempt whose response was lost.
+# Errors that the server may raise before it looks up the number. Such an error does not show
+# whether an earlier attempt, whose response was lost, was stored.
 _BEFORE_LOOKUP = (NotFoundError, PermissionDeniedError, UnauthenticatedError)
 _MESSAGE_INDEX = re.compile(r"messages\[(\d+)\]")
 #: Ends a truncated metadata value; see server/wire/status.py.
@@ -318,11 +318,11 @@ class Delivery:
                 self._new_name()
                 self._free_from = 0
         elif isinstance(error, NumberReusedError | NumberPassedError) and not self._chose_number:
-            # Another producer uses this id, and the number holds its messages.
+            # Another producer uses this id, and stored other messages under this number.
             self._progressed = True
             self._given_up = error
             if isinstance(error, NumberPassedError) and batch.may_be_stored:
-                self._finish(batch, None, error)  # it may have been stored and have expired
+                self._finish(batch, None, error)  # it may have been stored, and expired
                 return
             batch.may_be_stored = False
         elif not isinstance(error, _NOTHING_WRITTEN) or (

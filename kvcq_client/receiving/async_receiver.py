@@ -71,7 +71,7 @@ class AsyncReceiver(AsyncClosing):
                         raise ClosedError("the receiver is closed")
                     break
                 found.append(delivery)
-        except BaseException:  # cancelled or interrupted, for example: nobody has them
+        except BaseException:  # such as a cancellation: the caller does not get the messages
             with suppress(KvcqError):
                 for delivery in found:
                     delivery.give_back(0.0, not_begun=True)

@@ -83,7 +83,7 @@ class ReceiverCore:
         self._settlements = Settlements(
             connection, calls, config.group, self._settled, self._is_receive_near
         )
-        # Of the receivers; empty before the first reader.
+        # Tasks of the receivers; empty before the first reader.
         self._tasks: list[asyncio.Task[None]] = []
         self._asked_s: dict[asyncio.Task[Any], float] = {}  # calls in progress, and when they began
         # Number of these with acknowledgements; such calls do not wait for messages.
@@ -248,7 +248,7 @@ class ReceiverCore:
                 continue
             except NotFoundError as error:
                 if topic.startswith(LIGHT_PREFIX) and error.reason == "UNKNOWN_TOPIC":
-                    await asyncio.sleep(_LIGHT_LOOK_S)  # it has no message yet
+                    await asyncio.sleep(_LIGHT_LOOK_S)  # the light queue has no message yet
                 else:
                     await self._report(error)
                 continue

@@ -67,7 +67,7 @@ class ChecksCore:
         self._places = asyncio.Semaphore(_AT_ONCE)
         self._answering: set[asyncio.Task[None]] = set()
         self._task = in_background(self._run(), "kvcq-transaction-checks")
-        #: Why no questions are answered any more.
+        #: Why checks are no longer answered.
         self.error: KvcqError | None = None
 
     async def close(self) -> None:
@@ -109,7 +109,7 @@ class ChecksCore:
                 answer = await asyncio.to_thread(self._check, question)
                 if inspect.isawaitable(answer):  # of a lambda, or of an object's `__call__`
                     answer = await answer
-        except Exception:  # whatever the caller's function raises: it is asked again
+        except Exception:  # the caller's function may raise anything; the check is repeated
             logger.exception("the check of transaction %s failed", question.transaction_id)
             return
         try:

@@ -39,14 +39,13 @@ if TYPE_CHECKING:
 AUDIT = "kvcq.audit"
 _logger = logging.getLogger(AUDIT)
 _LONGEST = 400
-#: Names of one act that are written; how many more there are is said.
+#: Most names in one line; the number of others is added.
 _NAMES = 20
 #: Equal rejections within this time are one event: a subscription is rejected for each queue of a
 #: topic, and retried.
 SAME_S = 60.0
 _same = LineLimit(1, every_s=SAME_S)
-#: Different refusals of one kind and caller that are all there, as a person's mistakes are; of
-#: more, one a second.
+#: Different rejections of one kind and caller that are all written; above that, one a second.
 AT_ONCE = 100
 _limit = LineLimit(AT_ONCE)
 

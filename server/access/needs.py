@@ -246,7 +246,7 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "Pull": Need(_topic(_SUBSCRIBE, "topic")),
         "Subscribe": Need(_nothing),  # each read of a queue is checked: server/reads
         "Query": Need(_topic(_SUBSCRIBE, "topic")),
-        "Get": Need(_nothing),  # the topics of what was found are checked: server/services
+        "Get": Need(_nothing),  # the service checks the topics of messages that were found
         "Trace": Need(_nothing),  # likewise
         "GetBatch": Need(_nothing),
         "GetProducer": Need(_nothing),  # a producer is its user's own: server/puts
@@ -294,7 +294,7 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "BeginTransaction": Need(_put),
         "DecideTransaction": Need(_decide),
         "ListTransactions": Need(_admin("view transactions")),
-        "WatchTransactions": Need(_nothing),  # it is asked about topics that it may put to
+        "WatchTransactions": Need(_nothing),  # only gets checks for topics that it may put to
     },
     "LiteTopicService": {
         "CreateLiteParent": Need(_topic(_ADMIN, "topic"), target=_fields("topic")),

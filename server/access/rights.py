@@ -113,7 +113,7 @@ class Rights:
         if known is None:
             known = self._names.get((kind, role), _NO_NAMES).has(name)
             if len(name) > LONGEST_NAME:
-                return known  # no name of anything: the caller's text is not kept
+                return known  # not a valid name: do not keep the caller's text
             if len(self._known) >= _REMEMBERED:
                 self._known.clear()
             self._known[key] = known

@@ -84,7 +84,7 @@ class Edge:
         self._refusals = LineLimit(1, every_s=REFUSALS_EVERY_S)
         #: Methods of one request and one response, by path.
         self.methods: dict[str, Method] = {}
-        #: Those that may be called on a stream of calls, by name without the service.
+        #: Methods that may be called on a stream of calls, by name without the service.
         self.shared: dict[str, Method] = {}
         self._sharing: dict[str, str] = {}  # their services
         # One at a time: however many large requests there are, one is taken apart.

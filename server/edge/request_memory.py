@@ -46,7 +46,7 @@ LOOK_AT_STREAMS_EVERY_S = 1.0
 TRIM_EVERY_S = 1.0
 #: How long a call waits for its turn.
 WAIT_S = 20.0
-#: Requests of one connection that may be large and are read at a time, to begin with and at most.
+#: Large requests of one connection that are read at the same time: at first, and at most.
 FIRST_READS = 1
 MOST_READS = 256
 #: Connections that are remembered without a request that is being read.
@@ -151,7 +151,7 @@ class RequestMemory:
         self._used_since_trim = False  # by large requests or responses
         self._trimming: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._is_slow = True  # that timer, or there is none
+        self._is_slow = True  # for this timer, or for a missing one
         self._closed = False
 
     def close(self) -> None:

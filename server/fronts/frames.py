@@ -27,14 +27,14 @@ _HEADER_SIZE = _HEADER.size
 OPEN = 1  # a call began: see `Opening`, then its first request if it has arrived
 HALF_CLOSED = 2  # its client sends no more requests
 WRITTEN = 3  # u32: the connection has taken responses of this many bytes, by `weight_of`
-ENDED = 4  # it is over: answered, its answer sent, or given up by the client. The last of a call
+ENDED = 4  # answered, its answer sent, or cancelled by the client. The last frame of a call
 # u32: size of a request that is too large for its method; the request is not passed on.
 TOO_LARGE = 16
 # About a call, in both directions.
 MESSAGE = 5  # one request, or one of many responses
 # About a call, from the owner.
 READ = 6  # one more request may be read
-HEADERS = 7  # send the initial metadata, of which there is none
+HEADERS = 7  # send the initial metadata, which is empty
 RESULT = 8  # the only response; the call went well
 STATUS = 9  # the end of a call that did not, or had many responses: see `Ending`
 # About the front itself, from the owner.

@@ -16,7 +16,7 @@ class Kind(Protocol):
 
     @property
     def name(self) -> str:
-        """Its field in StartJobRequest."""
+        """The kind's field in StartJobRequest."""
         ...
 
     @property
@@ -25,7 +25,7 @@ class Kind(Protocol):
         ...
 
     def work(self, wanted: Any) -> Work:  # noqa: ANN401 - the message of that field
-        """The work of a job with that request. Starts nothing; may read.
+        """The work of a job for the request `wanted`. Does not start it; may read the store.
 
         Raises InvalidArgumentError, naming the field, UnknownTopicError, UnknownQueueError.
         """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: So many findings of a pass are logged; the job counts all.
+#: Most findings of a pass that are logged; the job counts all.
 _LOGGED = 20
 #: Read at a time: a millisecond or two of work, then a pause that keeps the rate.
 BURST_BYTES = 256 << 10

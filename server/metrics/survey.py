@@ -33,7 +33,7 @@ PAGE = 500
 #: Rows of each kind that one question looks at: topics; light queues; groups and their queues,
 #: which cost about 30 us each.
 ROWS_AT_A_TIME = 5000
-#: Topics of one group that have a lag of their own; those of the others are one row.
+#: Topics of one group with a lag of their own; the others are summed up in one row.
 TOPICS_OF_A_GROUP = 100
 
 
@@ -41,7 +41,7 @@ class Lag(NamedTuple):
     """The lag of a group in a topic, over all its queues."""
 
     messages: int  # not committed; for a shared group, not done
-    #: Store time of the oldest of them; None: there is none.
+    #: Store time of the oldest one, ms; None without messages.
     since_ms: int | None
     is_shared: bool = False
     in_flight: int = 0  # of these, currently with receivers

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: In between the loop takes what has come; and how long that is tried.
+#: Pause in which the loop handles events, and the longest total time.
 _PAUSE_S = 0.01
 _MOST_S = 1.0
 

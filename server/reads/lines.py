@@ -45,7 +45,7 @@ class Found(Protocol):
 
     @property
     def is_more(self) -> bool:
-        """Whether there may be more for the next one."""
+        """Whether the next look may find more."""
 
     @property
     def next_look_ms(self) -> int | None:
@@ -185,7 +185,7 @@ class Line:
             heapify(self._places)
         heappush(self._places, (until_s, next(self._numbers), place))
         if self._places[0][2] is place:
-            self._queues.wake()  # it waits for less long than all others
+            self._queues.wake()  # its deadline is earlier than all others
 
     def _end_of_time(self) -> None:
         late: list[asyncio.Future[bool]] = []

@@ -34,8 +34,8 @@ class Shown(NamedTuple):
 
     user: str  # "" if callers need no user
     peer: str  # gRPC's name of the connection
-    since_ms: int  # it made calls without a longer break, by the store's time
-    last_ms: int  # its last call began or ended
+    since_ms: int  # store time, ms: since when it has called without a long pause
+    last_ms: int  # store time, ms: its last call began or ended
     waiting: int  # calls that wait
     in_flight: int  # messages
 

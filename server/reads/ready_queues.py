@@ -44,7 +44,7 @@ class ReadyQueues:
         self._turns = iter(self._round)
         self._unread = 0  # queues of this round that are still to be read
         self._next: dict[QueueKey, bool] = {}  # the next round
-        self._first: dict[QueueKey, None] = {}  # before the rest of this round, the last one first
+        self._first: dict[QueueKey, None] = {}  # before the rest of this round; last in, first out
         self._event = asyncio.Event()
         self._grew = self._changed  # one object, whatever the number of queues
         self._stop_listening = stage.on_change(self._event.set)

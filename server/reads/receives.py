@@ -108,7 +108,7 @@ class _Found(NamedTuple, Generic[T]):
     nonces: Sequence[int]  # of the leases of its messages
     answer: T
     received: Received
-    is_told: bool = False  # it has no message, and is an answer all the same
+    is_told: bool = False  # an answer although it has no message
 
 
 class _Look:

@@ -168,7 +168,7 @@ class GroupService(kvcq_pb2_grpc.GroupServiceServicer):
             return pb.FetchOffsetsResponse(offsets=found)
 
         if not queues:
-            offsets(queues)  # a group's name is checked with no queues as well
+            offsets(queues)  # even without queues, to check the group's name
         return await self._pools.scans.encoded_slices(offsets, queues)
 
 

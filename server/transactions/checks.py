@@ -51,8 +51,8 @@ class Checks:
         self._thread = Workers(1, "transaction-check")
         # For each group, listeners by a key of their own, since ten thousand may end together.
         self._listeners: dict[str, dict[object, Listener]] = {}
-        # Where nobody could be asked about some: due time and half of the last one that was looked
-        # at, by group. The next look goes on behind it, so that others have their turn.
+        # By group, if no producer could be asked about some: due time and half of the last one that
+        # was tried. The next look continues behind it, so that others have their turn.
         self._after: dict[str, tuple[int, int]] = {}
         self._task: asyncio.Task[None] | None = None
         self._turn = count()

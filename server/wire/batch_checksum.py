@@ -64,12 +64,12 @@ def checksum_of(request: pb.PutBatchRequest, messages: Sequence[Message]) -> int
 
 
 def _properties(messages: Sequence[Message]) -> object:
-    """A map has no order. An ordering key is a property as well."""
+    """Properties of each message, with the ordering key; sorted, because a map has no order."""
     return _short([sorted((each.properties or {}).items()) or None for each in messages])
 
 
 def _light_queues(messages: Sequence[Message]) -> list[tuple[str, ...]]:
-    """Their names, message by message."""
+    """The names of light queues, message by message."""
     if isinstance(messages, PlainMessages):
         return list(map(messages.names, range(len(messages))))
     return [each.light_queues for each in messages]

@@ -97,7 +97,7 @@ class KeptBytes:
             try:
                 self.run()
             except StoreError as error:
-                if len(self._due) == count:  # not of one queue, which would not be due any more
+                if len(self._due) == count:  # otherwise one queue failed, and is no longer due
                     logger.warning("queues are counted later, and may begin too early: %s", error)
                     return False
         return True
@@ -190,7 +190,8 @@ class KeptBytes:
     def _drop(
         self, key: tuple[str, int], first: int, count: int, size: int, limit: int
     ) -> tuple[int, int]:
-        """Leave out messages from `first` on until the limit is kept, `count` at most."""
+        """Subtract messages from `first` on, at most `count`, until `size` is within the limit.
+        Returns the offset behind them, and the remaining size."""
         for offset, unit in self._read(key, first, count):
             if size <= limit:
                 return offset, size

@@ -28,7 +28,7 @@ _BATCH = 1024
 _MANY_HOLES = 65_536
 #: Between two batches of all queues, so that puts and dispatch come in between.
 _PAUSE_S = 0.01
-#: After a refill that failed the next one begins so much later: it reads all of the log.
+#: Delay after a failed refill before the next one, which reads all of the log.
 _AGAIN_S = 60.0
 
 
@@ -142,7 +142,7 @@ class QueueRepair:
             found = self.rebuild(topic, queue_id)
             after = self._queues.read_units(topic, queue_id, offset, 1)
         except (StoreError, OSError):
-            # It may go well the next time: the store was busy, or a segment was removed.
+            # The next attempt may succeed: the store was busy, or a segment was removed.
             logger.exception("queue %d of %r could not be rebuilt", queue_id, topic)
             return
         if self._stopping.is_set():

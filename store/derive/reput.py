@@ -270,7 +270,7 @@ class ReputService:
                 if self._untold:
                     with self._dispatching:
                         self._tell()
-                # A watermark that has failed is not above the one before any more.
+                # A watermark that has failed no longer rises.
                 while self.dispatched.failure is None and self.dispatched.value < self._limit():
                     try:
                         self._step()

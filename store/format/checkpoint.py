@@ -124,7 +124,7 @@ def read_noted(newest: Path, previous: Path) -> Noted:
     second = _read_or_note(previous, faults)
     if second is not None and not newest.exists():
         faults.append(StoreFormatError(newest, "is missing, though there is an older one"))
-    # A broker's says nothing of what this program flushed.
+    # A broker's checkpoint does not show what this program flushed.
     is_newest = first is not None and _crc_in(newest.read_bytes()) != 0
     found = first if is_newest or second is None else second
     return Noted(found, is_newest, tuple(faults))

@@ -80,7 +80,7 @@ class FlushService:
         self._idle = False
         self._gathering = False
         self._puts = 0  # asked for since the last round began
-        self._began_at = flushed.value  # what was requested when the last round began
+        self._began_at = flushed.value  # the requested end when the last round began
         # With this many puts, or bytes, a round begins without gathering more.
         self._enough = 1
         self._enough_bytes = 0

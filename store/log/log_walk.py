@@ -129,7 +129,8 @@ def walk(
 
 
 def _held(look: Look, segment: Segment, at: int, stop: int) -> memoryview:
-    """Bytes from `at` on; at least the first record, if there is one."""
+    """The bytes from `at` on that are in memory; at least the whole first record, if there is
+    one."""
     view = look(segment, at, stop, _HELD_BYTES)
     size = int.from_bytes(view[:4], "big", signed=True)
     return look(segment, at, stop, size) if len(view) < size <= stop - at else view
@@ -143,10 +144,8 @@ def _run(
     parser: FastParser | None,
     count: int,
 ) -> tuple[Run, Blank | Poison | str | None]:
-    """Records from `begin`, the start of the view, on, and what ended the run.
-
-    That is None if more may follow; a text is the reason why there is no record.
-    """
+    """Records from `begin` on, the start of the view, and what ended the run: None if more may
+    follow; a text is the reason why there is no record."""
     at = last = begin
     held = begin + len(view)
     requests: list[DispatchRequest] = []

@@ -181,7 +181,7 @@ def plain_records(
 
 
 def _with(tail: bytes, properties: bytes, item_bytes: int) -> bytes:
-    """A tail without properties, with these added."""
+    """The tail of a record with these properties. `tail`: without properties."""
     return (
         tail[: -PROPERTIES_LENGTH.size]
         + PROPERTIES_LENGTH.pack(len(properties) + item_bytes)

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class Droppable(Protocol):
-    """The properties of a segment that the decision uses."""
+    """What retention needs of a segment."""
 
     start_offset: int
     size: int

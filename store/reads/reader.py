@@ -249,7 +249,7 @@ class Reader:
                 break
             if behind < at + count:
                 at = behind
-                break  # the next pull tells why
+                break  # the next pull raises the reason
             at = behind
         given_at = self._log.appended_offset  # all that was read of lies below
         return PullPlan(

@@ -27,7 +27,7 @@ class _First(NamedTuple):
 
     created_offset: int
     time_ms: int
-    since: int  # from here up to `offset` all are too old; what was before it was not looked at
+    since: int  # all from here up to `offset` are too old; earlier ones were not checked
     offset: int
     unit: CqUnit  # of the message there, or of the first later one that has a unit
 

@@ -16,7 +16,7 @@ class End(NamedTuple):
     """The latest deletion of a name."""
 
     below: int  # physical: messages from before it lie below
-    is_dispatched: bool  # its rows are removed; those of a queue created again come later
+    is_dispatched: bool  # its rows are removed; rows of a new queue of that name come later
 
 
 class Ends:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 _NONE: Mapping[str, Retention] = MappingProxyType({})
 _NO_TYPES: Mapping[str, MessageType] = MappingProxyType({})
 _NO_NAMES: frozenset[str] = frozenset()
-#: It is not made by a record: the first record of it says what others are.
+#: Not created by a record, because records of topics are in this topic.
 _STATE = TopicConfig(STATE_TOPIC, 1, 0, 0)
 
 

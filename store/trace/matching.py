@@ -88,7 +88,7 @@ class Matching:
         self._ended = list(cursor.ended)
         for number in cursor.ended:
             self._places.pop(places[number][:2], None)
-        # A record without one of these names says nothing of the message; None: names do not tell.
+        # Records without these names are not about the message; None: names do not decide it.
         self._names: set[bytes] | None = None
         if timer is None and half is None:
             self._names = {each.topic.encode() for each in places}

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 #: Records, and bytes of them, that are read together.
 _TOGETHER = 256
 _READ_BYTES = 1 << 20
-#: Records of one append that are looked at.
+#: Most records of one append that are examined.
 _MOST_APPENDED = 4096
 
 

@@ -16,8 +16,8 @@ class Now(enum.Enum):
     SUPERSEDED = enum.auto()  # a later message has its key
     PENDING = enum.auto()  # it waits for its time
     OPEN = enum.auto()  # it waits for its transaction to be decided
-    GIVEN_UP = enum.auto()  # the same, and its producers are not asked any more
-    ENDED = enum.auto()  # it waited: the last event says what came of it
+    GIVEN_UP = enum.auto()  # like OPEN; its producers are no longer asked
+    ENDED = enum.auto()  # it no longer waits: see the last event
 
 
 class What(enum.Enum):
@@ -60,7 +60,7 @@ class What(enum.Enum):
     DELETED = enum.auto()
     EXPIRED = enum.auto()
     LETTER_GIVEN_UP = enum.auto()
-    # It was appended again, since its segment went.
+    # Appended again, because its segment was dropped.
     MOVED = enum.auto()
 
 
@@ -74,7 +74,7 @@ class Reader(enum.Enum):
     NOT_RECEIVED = enum.auto()
     BEFORE_START = enum.auto()  # the group began after it
     IN_FLIGHT = enum.auto()
-    AGAIN = enum.auto()  # it is to be delivered again, once `until_ms` is over
+    AGAIN = enum.auto()  # it is redelivered after `until_ms`
     IN_ORDER = enum.auto()  # it waits for those before it
     DONE = enum.auto()  # events say how
     READ = enum.auto()  # a reader group has committed an offset after it
@@ -101,7 +101,7 @@ class Event(NamedTuple):
     until_ms: int = 0  # end of a lease, or when it is due or checked next; 0 for other events
     position: int = -1  # the position that the group was moved to
     nonce: int = 0  # of a lease; callers look up whose it is
-    message_id: str = ""  # of the message it became, or was before
+    message_id: str = ""  # id of the message after or before this event
 
 
 class Standing(NamedTuple):
@@ -147,5 +147,5 @@ class Story(NamedTuple):
     events: list[Event]  # in the order of their records
     cursor: bytes | None  # for the next part; None if the story is complete
     told_until_ms: int  # store time up to which the log was read; 0 if nothing was read
-    log_start: int  # physical: what records below said is not known any more
+    log_start: int  # physical; the content of records below is no longer known
     log_start_ms: int | None

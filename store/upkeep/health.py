@@ -34,7 +34,7 @@ class Health:
         services: Services,
         others: Iterable[Callable[[], Numbers]],
     ) -> None:
-        """`others` have metrics of their own."""
+        """`others`: functions that return metrics of other parts."""
         self._appends = appends
         self._log = appends.log
         self._reader = reader

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: A note: up to which store time units are to be written again, i64; 0: none are.
 REFILL = "refill_until_ms"
 
-#: The time is left to the next process this often, ms.
+#: Interval of writing the time to disk for the next process, ms.
 _LEFT_EVERY_MS = 30_000
 
 logger = logging.getLogger(__name__)
@@ -154,11 +154,11 @@ class Upkeep:
                 database.close()
 
     def _release(self, stop_services: Callable[[], None]) -> None:
-        # Whatever fails, everything else is released, and the lock last.
+        # If a step fails, the others are still released; the lock is released last.
         with ExitStack() as stack:
             stack.callback(self._directory.close)
             stack.callback(self._log.close)
-            stack.callback(self._close_databases)  # as by Ctrl-C on the way
+            stack.callback(self._close_databases)  # even after Ctrl-C
             stop_services()
             # A flush in another thread ends first: it writes the checkpoint too.
             with self.checkpoints.lock:

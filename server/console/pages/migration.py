@@ -47,7 +47,7 @@ async def _show(visit: Visit) -> web.StreamResponse:
     skip = visit.whole("skip", most=INT32_MAX)
     differences: list[pb.Difference] = []
     if phase:
-        # One more than is shown tells whether there is another page.
+        # One more than is shown, to know whether there is another page.
         found = await visit.ask(
             "ListDifferences",
             pb.ListDifferencesRequest(limit=PAGE_ROWS + 1, skip=skip),

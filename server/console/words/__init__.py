@@ -9,7 +9,7 @@ import tomllib
 from functools import lru_cache
 from pathlib import Path
 
-#: Code of each language, and its name in itself. The first one stands where none is asked for.
+#: Code of each language, and its name in that language. The first is the default.
 LANGUAGES = {"en": "English", "zh": "中文"}
 
 __all__ = ["LANGUAGES", "Words", "language_of", "words_in"]
