@@ -191,7 +191,7 @@ class LogCheck:
         begin, end = run.requests[0].physical_offset, run.next_offset
         segment = self._segments.find(begin)
         assert segment is not None
-        view = self._look(segment, begin, end, end - begin)  # as the walk has just read it
+        view = self._look(segment, begin, end, end - begin)  # still in the page cache
         self._places.take(view, begin, [request.physical_offset for request in run.requests])
 
     def _tell_place(self, physical_offset: int, expected: str, found: str) -> None:

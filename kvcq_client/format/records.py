@@ -163,7 +163,7 @@ class StoredMessage:
 
     @property
     def ordering_key(self) -> str:
-        """The key that chose its queue, see Message; "" if it has none."""
+        """The message's ordering key; "" without one."""
         return self.properties.get(SHARDING_KEY, "")
 
     @property

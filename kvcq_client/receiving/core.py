@@ -226,7 +226,7 @@ class ReceiverCore:
     async def _lease_of_group(self) -> float:
         try:
             found = await self._calls.describe_group(self.config.group)
-        except NotFoundError:  # the first receive makes it
+        except NotFoundError:  # the first receive will create the group
             return SharedGroup().invisible_ms / 1000
         return (found.settings or SharedGroup()).invisible_ms / 1000
 

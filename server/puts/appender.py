@@ -51,7 +51,7 @@ class Appender:
         return await to_its_end(self._bulk.run(lambda: self._append(make())))
 
     async def waiting(self, messages: Sequence[Message]) -> Appended:
-        """Append puts of several callers for which the loop would have had to wait."""
+        """Append puts of several callers in a thread, when an append in the loop would block."""
         return await self._behind.run(self._store.append, messages, separate=True)
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from store.metadata import TopicConfig
 
 _I32_MAX = (1 << 31) - 1
-#: Lite topics of a topic that is described.
+#: Most lite topics that are counted for a description.
 _COUNTED = 10_000
 
 

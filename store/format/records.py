@@ -32,7 +32,7 @@ class Records(Sequence[bytes]):
 
     def __init__(self, items: Iterable[bytes] = ()) -> None:
         self._items: list[bytes] | None = list(items)
-        # In place of them:
+        # Used instead of `_items` by `back_to_back`.
         self._data = b""
         self._ends: list[int] | None = None
         self._heads: npt.NDArray[np.void] | None = None

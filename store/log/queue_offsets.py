@@ -157,7 +157,7 @@ class LightOffsets:
         self._dispatched = dispatched
         # Entries of small appends: missing in the table, or newer than there.
         self._small: dict[str, int] = {}
-        # All others, of appends up to the log's end, and up to `_before_end`.
+        # All other entries: of appends up to the log's end, and of appends up to `_before_end`.
         self._recent = _Aside()
         self._before = _Aside()
         self._before_end = 0

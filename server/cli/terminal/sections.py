@@ -10,7 +10,7 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_WHOLE = 1000  # characters: no first sentence is as long
+_WHOLE = 1000  # characters, more than any first sentence has
 
 
 class Sections(click.Group):

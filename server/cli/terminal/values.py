@@ -57,7 +57,7 @@ class Moment(click.ParamType[int]):
     def convert(
         self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """Raises BadParameter."""
+        """Parse the text. Raises BadParameter."""
         if isinstance(value, int):
             return value
         found_ms = moment_ms(str(value), round(time() * 1000))
@@ -81,7 +81,7 @@ class Scaled(click.ParamType[int]):
     def convert(
         self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:
-        """Raises BadParameter."""
+        """Parse the text. Raises BadParameter."""
         amount = value if isinstance(value, int) else self._read(value)
         if amount is None:
             self.fail(f"{value!r} is not 0 or {self._example}", param, ctx)
