@@ -27,10 +27,13 @@ from tests.interop.broker_judge import PROJECT as INTEROP_BROKER
 from tests.interop.maven import build
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from concurrent.futures import Future
 
+    from tests.benchmarks.system import Server
+
 PROJECT = Path(__file__).parents[1] / "rocketmq"
+_OFFICIAL_JAVA = Path(__file__).parents[2] / "clients" / "java"
 VERSION = "5.5.0"
 #: Of the server and the client; the released scripts ask for eight gigabytes of heap.
 _JAVA = ("java", "-Xms512m", "-Xmx2g", "-XX:MaxDirectMemorySize=2g")
@@ -223,6 +226,15 @@ def _java_client(address: str) -> list[str]:
     return [*_JAVA, "-cp", _classpath(), "kvcq.peers.Main", *address.split()]
 
 
+@cache
+def _official_classpath() -> str:
+    return build(_OFFICIAL_JAVA)
+
+
+def _official_java_client(address: str) -> list[str]:
+    return [*_JAVA, "-cp", _official_classpath(), "Speed", address]
+
+
 class ProxyClient:
     """The official Python client. It sends one message a call."""
 
@@ -330,13 +342,11 @@ def _missing_client() -> str | None:
     return None if find_spec("rocketmq") else "pip install '.[peers]'"
 
 
-def _missing_proxy() -> str | None:
-    return _missing_client() or _missing_java()
-
-
 #: What the Java client knows.
 _METHODS = {"put_one", "put_by_callers", "put_each", "put_batches", "read_back", "pull"}
 _QUEUES = {"new_queues", "light_queues"}
+#: What the official Java client is measured by.
+_OFFICIAL_METHODS = frozenset({"java_send", "java_send_many", "java_receive", "java_acknowledge"})
 
 
 def _system(name: str, title: str, store: str) -> System:
@@ -352,30 +362,50 @@ def _system(name: str, title: str, store: str) -> System:
     )
 
 
+def _of_official_clients(
+    name: str,
+    title: str,
+    server: Callable[..., Server],
+    missing: Callable[[], str | None] = lambda: None,
+    version: str = "",
+    *,
+    is_limit: bool = False,
+) -> Iterator[System]:
+    """The server with the official Python client, and with the one for Java."""
+    yield System(
+        name,
+        f"{title} Python client",
+        server,
+        f"{__name__}:ProxyClient",
+        lambda: missing() or _missing_client(),
+        lambda: version,
+        is_limit=is_limit,
+    )
+    yield System(
+        f"{name}-java",
+        f"{title} Java client",
+        server,
+        "",
+        _missing_java,
+        lambda: version,
+        is_limit=is_limit,
+        command=_official_java_client,
+        methods=_OFFICIAL_METHODS,
+    )
+
+
 SYSTEMS = [
     _system("rocketmq-files", "RocketMQ, file queues", "default"),
     _system("rocketmq-rocksdb", "RocketMQ, RocksDB queues", "defaultRocksDB"),
-    System(
-        "kvcq-for-rocketmq",
-        "kvcq, RocketMQ's Python client",
-        partial(KvcqServer, flags=_LIKE_THE_PROXY),
-        f"{__name__}:ProxyClient",
-        _missing_client,
+    *_of_official_clients(
+        "kvcq-for-rocketmq", "kvcq, RocketMQ's", partial(KvcqServer, flags=_LIKE_THE_PROXY)
     ),
-    System(
-        "bare-v2",
-        "echo of RocketMQ's protocol, its Python client",
-        EchoServer,
-        f"{__name__}:ProxyClient",
-        _missing_client,
-        is_limit=True,
-    ),
-    System(
+    *_of_official_clients("bare-v2", "echo of RocketMQ's protocol, its", EchoServer, is_limit=True),
+    *_of_official_clients(
         "rocketmq-proxy",
-        "RocketMQ proxy, Python client",
+        "RocketMQ proxy,",
         partial(RocketmqServer, "default", proxy=True),
-        f"{__name__}:ProxyClient",
-        _missing_proxy,
-        lambda: VERSION,
+        _missing_java,
+        VERSION,
     ),
 ]
