@@ -107,6 +107,7 @@ class Serving:
     def reconfigure(self, config: ServerConfig) -> None:
         """Apply the settings that can change at run time."""
         self.store.reconfigure(config.store_config(config.port))
+        self.puts.reconfigured()
 
     async def levels(self) -> dict[str, float]:
         """Levels for GetStatistics, by name."""

@@ -103,6 +103,10 @@ class Puts:
         """The topic was created or deleted."""
         self._chooser.forget(name)
 
+    def reconfigured(self) -> None:
+        """The store's settings were changed."""
+        self._chooser.forget_all()
+
     async def put(self, given: pb.Message, born_host: Host, *, large: bool) -> pb.PutResponse:
         """Put one message. Raises what the store raises, and FlushTimeoutError."""
         if large:

@@ -105,6 +105,11 @@ class QueueChooser:
         with self._choosing:
             self._turns.pop(topic, None)
 
+    def forget_all(self) -> None:
+        """The number of queues of a new topic may have changed; read all topics again."""
+        with self._choosing:
+            self._turns.clear()
+
     def _turn(self, topic: str) -> _Turn:
         turn = self._turns.get(topic)
         if turn is not None and not (turn.is_new and turn.queue_count != self._default_count):

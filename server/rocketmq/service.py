@@ -176,9 +176,13 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
                 current_caller().publishes([topic])
             except ForbiddenError:
                 raise UnknownTopicError(topic) from None
-        (made,) = await self._pools.changes.run(self._store.create_topics, [(topic, 0)])
-        self._puts.forget_topic(topic)
-        return made
+
+        def create() -> TopicConfig:
+            (made,) = self._store.create_topics([(topic, 0)])
+            self._puts.forget_topic(topic)
+            return made
+
+        return await self._pools.changes.run(create)  # a cancelled call continues there
 
     def _accepted(self, topic: TopicConfig) -> list[v2.MessageType]:
         return accepted(topic.message_type, takes_lite=self._lite.takes_lite(topic.name))

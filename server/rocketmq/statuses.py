@@ -24,6 +24,8 @@ _BY_REASON = {
     "UNAUTHENTICATED": v2.UNAUTHORIZED,
     "PERMISSION_DENIED": v2.FORBIDDEN,
     "UNKNOWN_TOPIC": v2.TOPIC_NOT_FOUND,
+    # Clients name no queues: the topic was replaced by one with fewer after one was chosen.
+    "UNKNOWN_QUEUE": v2.TOPIC_NOT_FOUND,
     "UNKNOWN_GROUP": v2.CONSUMER_GROUP_NOT_FOUND,
     "GROUP_KIND": v2.ILLEGAL_CONSUMER_GROUP,
     "LITE_GROUP": v2.ILLEGAL_CONSUMER_GROUP,

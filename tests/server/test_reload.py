@@ -78,6 +78,21 @@ async def test_puts_go_by_what_was_taken(tmp_path: Path, file: File) -> None:
         assert described.topic.queue_count == 7
 
 
+async def test_a_topic_that_was_asked_for_before_has_the_new_number_of_queues(
+    tmp_path: Path, file: File
+) -> None:
+    async with serving(tmp_path / "s", sources=_sources(file, tmp_path)) as served:
+        file.write(store="auto_create_topics = false")
+        await served.server.reload()
+        put = pb.PutRequest(message=pb.Message(topic="A", body=b"x"))
+        with pytest.raises(grpc.aio.AioRpcError):
+            await served.messages.Put(put)
+        file.write(store="default_queue_count = 1")
+        await served.server.reload()
+        for _ in range(4):
+            await served.messages.Put(put)
+
+
 async def test_each_part_of_the_store_has_what_was_taken(tmp_path: Path, file: File) -> None:
     async with serving(tmp_path / "s", sources=_sources(file, tmp_path)) as served:
         file.write(store="reserved_hours = 1\ndisk_full_ratio = 1\nreclaim_unexpired = true")

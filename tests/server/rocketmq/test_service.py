@@ -112,6 +112,20 @@ async def test_a_request_without_messages_or_of_two_topics_is_corrupted(client: 
     assert mixed.status.code == v2.MESSAGE_CORRUPTED
 
 
+async def test_a_message_for_a_queue_that_its_topic_lost_is_told_that_the_topic_is_not_found(
+    served: Served, client: Client
+) -> None:
+    """The topic was replaced by one with fewer queues after the queue was chosen."""
+    served.store.create_topics([("orders", 8)])
+    message = client.message("orders", message_group="session-1")  # of queue 3
+    assert (await client.send(message)).status.code == v2.OK
+    served.store.delete_topic("orders")
+    served.store.create_topics([("orders", 1)])
+    answer = await client.send(message)
+    assert answer.status.code == v2.TOPIC_NOT_FOUND
+    assert answer.status.message == "topic 'orders' has queues 0 to 0, not 3"
+
+
 # --- receives ------------------------------------------------------------------------------
 
 
