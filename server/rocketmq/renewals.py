@@ -16,7 +16,7 @@ from collections import defaultdict
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.errors import GroupKindError, StoreError, UnknownGroupError
+from store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -142,9 +142,6 @@ class Renewals:
         for group, handles in _by_group(keys):
             try:
                 statuses = await self._settling.hold_on(group, handles, HOLD_MS)
-            except (UnknownGroupError, GroupKindError):  # deleted, with its leases
-                self.end(group, handles)
-                continue
             except StoreError as error:  # retried before the lease ends
                 logger.warning("group %r: cannot renew messages: %s", group, error)
                 continue

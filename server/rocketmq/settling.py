@@ -6,11 +6,13 @@ a push consumer retries forever.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 from server.rocketmq.pb import values_pb2 as v2
 from server.rocketmq.statuses import OK
+from store.errors import GroupKindError, UnknownGroupError
 from store.groups import Outcome, is_handle
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ _STATUSES = {
         code=v2.INVALID_RECEIPT_HANDLE, message="the topic was deleted since"
     ),
 }
+_GROUP_ENDED = v2.Status(code=v2.INVALID_RECEIPT_HANDLE, message="the group was deleted since")
 _NO_HANDLE = v2.Status(
     code=v2.INVALID_RECEIPT_HANDLE, message="no handle of a message that this group received"
 )
@@ -59,10 +62,12 @@ class Settling:
 
     async def bury(self, group: str, handle: str) -> v2.Status:
         """Make the message a dead letter. A late handle counts as success, because a client retries
-        until it succeeds: the message already is a dead letter, or another member has it."""
+        until it succeeds: the message already is a dead letter, or another member has it, or the
+        group was deleted."""
         if not is_handle(group, handle):
             return _NO_HANDLE
-        await self._settlements.bury(group, handle)
+        with suppress(GroupKindError, UnknownGroupError):
+            await self._settlements.bury(group, handle)
         return OK
 
     @staticmethod
@@ -76,6 +81,9 @@ class Settling:
         settle: Callable[[str, list[str]], Awaitable[list[Outcome]]],
     ) -> list[v2.Status]:
         good = [each for each in handles if is_handle(group, each)]
-        outcomes = iter(await settle(group, good) if good else ())
+        try:
+            outcomes = iter(await settle(group, good) if good else ())
+        except (GroupKindError, UnknownGroupError):  # deleted, or created anew as a reader group
+            return [_GROUP_ENDED] * len(handles)
         left = set(good)
         return [_STATUSES[next(outcomes)] if each in left else _NO_HANDLE for each in handles]

@@ -6,17 +6,15 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from server.rocketmq.clients import SILENT_S, Clients
+from server.rocketmq.pb import values_pb2 as v2
 from server.rocketmq.renewals import LONGEST_S, Renewals
 from server.rocketmq.statuses import OK
 from server.stage import Stage
-from store.errors import UnknownGroupError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pytest
-
-    from server.rocketmq.pb import values_pb2 as v2
 
 CLIENT = ("", "client")
 
@@ -85,7 +83,7 @@ async def test_they_are_held_on_to_until_they_are_settled() -> None:
     setting.end()
 
 
-async def test_nothing_is_asked_again_for_a_group_that_is_gone(
+async def test_nothing_is_asked_again_for_messages_of_which_the_handle_came_too_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     setting = Setting()
@@ -93,7 +91,7 @@ async def test_nothing_is_asked_again_for_a_group_that_is_gone(
 
     async def hold_on(group: str, handles: Sequence[str], hold_ms: int) -> list[v2.Status]:
         asked.append(group)
-        raise UnknownGroupError(group)
+        return [v2.Status(code=v2.INVALID_RECEIPT_HANDLE)] * len(handles)
 
     monkeypatch.setattr(setting.settled, "hold_on", hold_on)
     for _ in range(3):

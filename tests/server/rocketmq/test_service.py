@@ -141,6 +141,28 @@ async def test_what_is_acknowledged_and_given_back_counts_for_the_group(
     assert served.server._metrics.groups.read()["g"] == (2, 1, 1, 1)
 
 
+async def test_handles_of_a_deleted_group_came_too_late(served: Served, client: Client) -> None:
+    """At any other status clients try again for ever."""
+    await client.send(client.message("orders"))
+    _, (got,) = await client.receive("g", "orders")
+    served.store.delete_group("g")
+    acknowledged = await client.acknowledge("g", "orders", [handle_of(got)])
+    assert acknowledged.status.code == v2.INVALID_RECEIPT_HANDLE
+    assert acknowledged.entries[0].status.message == "the group was deleted since"
+    for hold_s in (0, 30):
+        changed = await client.change("g", "orders", handle_of(got), hold_s)
+        assert changed.status.code == v2.INVALID_RECEIPT_HANDLE
+    buried = await client.call.ForwardMessageToDeadLetterQueue(
+        pb.ForwardMessageToDeadLetterQueueRequest(
+            group=v2.Resource(name="g"),
+            topic=v2.Resource(name="orders"),
+            receipt_handle=handle_of(got),
+        ),
+        metadata=client.metadata,
+    )
+    assert buried.status.code == v2.OK
+
+
 async def test_a_message_is_acknowledged_once(client: Client) -> None:
     await client.send(client.message("orders"))
     _, (got,) = await client.receive("g", "orders")
