@@ -203,6 +203,16 @@ def test_dead_letters_are_listed_shown_and_put_back(target: str) -> None:
     assert "group 'buries' has no dead letters: nothing was put back" in none.stderr
 
 
+def test_offsets_beyond_the_limit_of_a_redrive_are_not_missing(target: str) -> None:
+    bury(target, "limits", "limited", 3)
+    offsets = [str(one["offset"]) for one in answer(target, "dlq", "list", "limits")]
+    done = run(target, "dlq", "redrive", "limits", *offsets, "--limit", "2")
+    assert done.exit_code == 0, done.output
+    assert "put back 2 messages" in done.stderr
+    left = answer(target, "dlq", "list", "limits")
+    assert [str(one["offset"]) for one in left] == offsets[2:]
+
+
 def test_a_dead_letter_is_deleted_once_somebody_says_so(target: str) -> None:
     bury(target, "drops", "dropped", 2)
     first = str(answer(target, "dlq", "list", "drops")[0]["offset"])

@@ -116,7 +116,7 @@ def redrive(
     if done.left and done.redriven and not as_json:
         say(stayed)
     missing = len(set(offsets)) - done.redriven - done.left
-    if missing > 0:
+    if missing > 0 and done.redriven != limit:  # otherwise the rest was not looked at
         raise _none_there(group, missing, server)
     if done.left and not done.redriven:
         raise CommandError(stayed, command=command_at(server, "dlq list", name=group))
