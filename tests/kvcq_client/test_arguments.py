@@ -53,7 +53,7 @@ RIGHT: dict[str, object] = {
     "DeliverAt": timedelta(minutes=1),
     "Iterable[str]": ["x"],
     "LiteSettings": LiteSettings("sessions"),
-    "Sequence[DeliverAt]": [timedelta(minutes=1)],
+    "datetime | timedelta | Sequence[DeliverAt]": timedelta(minutes=1),
     "str | Sequence[str]": ["x"],
     "Iterable[Message]": [Message("orders", b"x")],
     "Iterable[Queue]": [QUEUE],
