@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from kvcq_client.pb.v1 import lite_topics_pb2 as pb
 from kvcq_client.pb.v1 import lite_topics_pb2_grpc
+from server.access import current_caller
 from server.wire import (
     bounded,
     lite_parent_out,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from server.edge import Context
     from server.workers import Pools
+    from store.lite import Synced
     from store.message_store import MessageStore
 
 _ACTIONS = {
@@ -49,6 +51,7 @@ class LiteTopicService(lite_topics_pb2_grpc.LiteTopicServiceServicer):
     ) -> None:
         """`forget_topic` is called after a parent was created, on a worker."""
         self._lite = store.lite
+        self._groups = store.groups
         self._pools = pools
         self._forget_topic = forget_topic
 
@@ -79,10 +82,17 @@ class LiteTopicService(lite_topics_pb2_grpc.LiteTopicServiceServicer):
         chosen = request.WhichOneof("start")
         start = FromEnd(last) if chosen == "from_end" else where_in(request, chosen)
         names, version = list(request.lite_topics), not_negative("version", request.version)
-        group, client_id = request.group, request.client_id
-        done = await self._pools.changes.run(
-            lambda: self._lite.sync(group, client_id, action, names, version, start)
-        )
+        group, client_id, caller = request.group, request.client_id, current_caller()
+
+        def sync() -> Synced:
+            settings = self._groups.describe(group)
+            lite = None if settings is None else settings.lite
+            # It takes lite topics from other clients, and may move the group in them.
+            if lite is not None and action in (Action.ADD, Action.COMPLETE):
+                caller.subscribes(lite.parent)
+            return self._lite.sync(group, client_id, action, names, version, start)
+
+        done = await self._pools.changes.run(sync)
         return pb.SyncLiteSubscriptionsResponse(subscribed=done.subscribed, lost=done.lost)
 
     async def ListLiteTopics(self, request: pb.ListLiteTopicsRequest, context: Context) -> bytes:

@@ -9,10 +9,12 @@ import grpc
 import pytest
 import pytest_asyncio
 
+from kvcq_client import LiteSettings, PermissionDeniedError
 from kvcq_client.pb.v1 import kvcq_pb2, lite_topics_pb2_grpc
 from kvcq_client.pb.v1 import lite_topics_pb2 as pb
 from tests.server.services.test_timers import refused_field
 from tests.support.serving import serving
+from tests.support.users import client_of, guarded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,3 +80,18 @@ async def test_a_parent_that_was_put_to_before_it_existed_takes_messages(tmp_pat
         await stub.CreateLiteParent(pb.CreateLiteParentRequest(topic="chats", queue_count=1))
         for _ in range(8):
             await served.messages.Put(kvcq_pb2.PutRequest(message=message))
+
+
+async def test_who_may_not_read_the_parent_takes_no_lite_topic_from_others(tmp_path: Path) -> None:
+    rights = {"member": ["subscribe group g", "subscribe topic chats"]}
+    rights["other"] = rights["member"][:1]
+    async with guarded(tmp_path / "store", rights) as served, client_of(served, "ops") as ops:
+        await ops.create_lite_parent("chats")
+        await ops.create_group("g", in_order=True, lite=LiteSettings("chats", exclusive=True))
+        async with client_of(served, "member") as member, client_of(served, "other") as other:
+            receiver = member.lite_receiver("chats", group="g", exclusive=True)
+            await receiver.subscribe("tea")
+            with pytest.raises(PermissionDeniedError, match="'chats'"):
+                await other.lite_receiver("chats", group="g", exclusive=True).subscribe("tea")
+            await receiver.subscribe("milk")
+            assert receiver.lost() == []
