@@ -170,8 +170,11 @@ class Delivery:
                 if is_stuck and await self._connection.rest(backoff.next_s()):
                     backoff.reset()
         except asyncio.CancelledError:
-            self._fail_all(ClosedError(f"closed before it was acknowledged{self._why()}"))
+            self._fail_all(self._closed())
             raise
+        except ClosedError as error:  # the client was closed while the server was away
+            self._accumulator.close(error)
+            self._fail_all(self._closed())
         except Exception as error:
             # A defect here must not leave callers waiting, nor accept more messages.
             logger.exception("the producer failed")
@@ -397,6 +400,9 @@ class Delivery:
             self._finish(batch, None, error)
             if batch.sequence is not None:  # otherwise it is known not to be stored
                 self._give_up(error)
+
+    def _closed(self) -> ClosedError:
+        return ClosedError(f"closed before it was acknowledged{self._why()}")
 
     def _why(self) -> str:
         """The server and the last error, for messages."""

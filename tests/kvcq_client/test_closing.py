@@ -64,6 +64,7 @@ async def test_what_a_close_that_was_given_up_does_not_deliver_is_told(
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(producer.close(), 0.01)
     await until(lambda: "1 message was not delivered" in caplog.text)
+    assert "the producer failed" not in caplog.text
 
 
 async def test_who_closes_beside_another_waits_for_what_is_delivered(served: Served) -> None:
