@@ -212,8 +212,10 @@ class Subscription:
             if await self._connection.rest(backoff.next_s()):
                 backoff.reset()
             try:
-                answer = await self._connection.call(
-                    self._connection.admin.GetStatistics, pb.GetStatisticsRequest()
+                # Also of a server that rejects puts, such as one with a full disk; not of one that
+                # is starting or stopping.
+                await self._connection.call(
+                    self._connection.messages.GetOffsets, pb.GetOffsetsRequest()
                 )
             except HandshakeError:
                 return  # the stream will raise it
@@ -221,9 +223,6 @@ class Subscription:
                 if is_retried(refusal) or isinstance(refusal, DeadlineError):
                     continue
                 # It responds, if only with an error; the stream will get that as well.
-            else:
-                if not answer.values["server.ready"]:  # it is starting or stopping
-                    continue
             logger.info("the server at %s is back", target)
             return
 

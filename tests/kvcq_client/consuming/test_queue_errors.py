@@ -202,3 +202,18 @@ async def test_a_queue_that_cannot_be_read_for_a_while_is_asked_for_again_ever_l
     assert [body for body in found if not int(body) % 2] == [b"0", b"2", b"4", b"6"]
     assert len(waits) == 4
     assert max(waits) > 2 * min(waits)
+
+
+async def test_a_server_that_rejects_puts_is_read_again_after_a_lost_connection(
+    served: Served, client: AsyncClient, line: CutLine, caplog: pytest.LogCaptureFixture
+) -> None:
+    await fill(client, 1)
+    async with AsyncClient(line.target) as far, await far.consumer("orders") as consumer:
+        assert len(await consumer.take(1, 30)) == 1
+        served.server._stage.fail()
+        line.stop_accepting()
+        line.cut()
+        await until(lambda: "is unavailable, retrying" in caplog.text)
+        line.accept_again()
+        await client.put(Message("orders", b"after", 0))
+        assert [message.body for message in await consumer.take(1, 30)] == [b"after"]
