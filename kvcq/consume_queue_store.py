@@ -215,17 +215,6 @@ class KvConsumeQueueStore:
             limit=count,
         )
 
-    def stored_units(
-        self, topic: str, queue_id: int, start: int, count: int
-    ) -> list[tuple[int, tuple[int, ...]]]:
-        """Like `read_units`, for a verifier: the blocks it reads do not evict others from the
-        cache."""
-        prefix = unit_prefix(topic, queue_id)
-        end = prefix + pack_i64(min(start + count, _INT64_MAX))
-        rows = self._engine.scan(UNITS, prefix + pack_i64(start), end, fill_cache=False)
-        units = unpack_units([value for _, value in rows])
-        return [(queue_offset_of(key), unit) for (key, _), unit in zip(rows, units, strict=True)]
-
     def units_between(self, start: int, end: int) -> Iterator[UnitColumns]:
         """Yield all units of records in `start..end`, a page at a time, for a verifier."""
         for rows in pages(self._engine, UNITS):

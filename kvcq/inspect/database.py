@@ -1,51 +1,55 @@
 """A side in RocksDB: compares the rows of the derived database with the log, both ways.
 
-Sums of hashes prove that each record has its rows and each row its record. Only where they differ,
-every row is compared with its record and every record with its rows. Memory: one page of rows,
-nothing per queue.
+Units: see comparison.py. Index rows are compared in the same way, as whole rows. Memory: one page
+of rows, nothing per queue.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from kvcq.errors import KvcqError
 from kvcq.inspect.bounds import look_at_bounds
-from kvcq.inspect.expected import ExpectedRows
+from kvcq.inspect.comparison import Comparison
 from kvcq.inspect.findings import Kind, size_text
-from kvcq.inspect.lookup import is_at_place
+from kvcq.inspect.lookup import faults_of
 from kvcq.inspect.rows import BAD_ROW, Rows
-from kvcq.inspect.sums import hashes_of
+from kvcq.inspect.sums import RowSums, hashes_of
 from kvcq.inspect.units import UnitOrder, plain_units
 from kvcq.tables import (
     BOUNDS,
     DISPATCHED_KEY,
     INDEX,
     OFFSET_BYTES,
-    ROCKETMQ_UNIT_SIZE,
     TIME_AND_OFFSET_BYTES,
     UNITS,
     expiry_stamp,
+    index_rows,
+    unit_key,
+    units_at,
+    units_of_requests,
     unpack_index_key,
-    unpack_unit,
-    unpack_unit_key,
 )
 from store.format import is_mark
+from store.topics import Admission
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterator, Sequence
 
     from kvcq.engine import KvEngine, Pair
+    from kvcq.inspect.comparison import Queue
     from kvcq.inspect.log import LogCheck
     from kvcq.inspect.side import OpenedStore, WalkAgain
-    from kvcq.inspect.sums import RowSums
+    from kvcq.tables import Unit, UnitColumns
     from store.consume_queue import DispatchRequest
+
+_NOWHERE = 1 << 62
 
 
 class DatabaseSide:
-    """A database: see Side."""
+    """A database: see Side and UnitSide."""
 
     def __init__(
         self,
@@ -58,90 +62,84 @@ class DatabaseSide:
         Raises EngineFailedError."""
         self._engine = engine
         self._opened = opened
-        self._expected = ExpectedRows(engine, opened.admission)
-        self._ending = opened.ends_behind(self._expected.checkpoint)
-        self._expected.leave_out(self._ending)
+        row = engine.get(BOUNDS, DISPATCHED_KEY)
+        checkpoint = int.from_bytes(row or b"", "big", signed=True)
+        #: The row of the dispatch point if it is invalid.
+        self._bad_checkpoint = (
+            row if row is not None and (len(row) != 8 or checkpoint < 0) else None
+        )
+        self._checkpoint = checkpoint if self._bad_checkpoint is None else _NOWHERE
+        self._ending = opened.ends_behind(self._checkpoint)
+        others = _Others(opened.admission, self._ending)
+        self._admission = Admission(others, opened.admission.dead_light)
         self._all_dispatched = opened.was_closed and not may_lag
-        self._checked: RowCheck | None = None
+        self._units = Comparison(self, with_times=True)
+        self._index = RowSums()
+        self._unit_count = self._index_count = 0
+        self._units_were_read = False
+        self._is_checked = False
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
-        self._expected.take(requests)
+        admitted = self._admit(requests)
+        self._units.expect(units_of_requests(admitted))
+        self._index.add_expected(hashes_of(index_rows(admitted)))
+
+    def _admit(self, requests: Sequence[DispatchRequest]) -> Sequence[DispatchRequest]:
+        """The live parts of the records that are dispatched."""
+        if requests[-1].physical_offset >= self._checkpoint:
+            requests = [each for each in requests if each.physical_offset < self._checkpoint]
+        return self._admission.admit_all(requests)
 
     def compare(self, log: LogCheck, walk_again: WalkAgain) -> None:
         opened = self._opened
-        lookup = Rows(
+        self._lookup = Rows(
             self._engine,
             opened.segments,
             log,
-            self._expected.checkpoint,
-            opened.admission,
+            self._checkpoint,
+            self._admission,
             self._ending,
             opened.findings,
             opened.progress,
         )
-        checked = RowCheck(lookup, self._expected, walk_again)
+        self._tell = self._lookup.tell
         try:
-            checked.run(was_closed=opened.was_closed, all_dispatched=self._all_dispatched)
-            self._checked = checked
+            self._compare(log, walk_again)
+            self._is_checked = True
         except KvcqError as error:
-            lookup.tell(Kind.DATABASE, "kvcq", "rows that can be read", error)
+            self._tell(Kind.DATABASE, "kvcq", "rows that can be read", error)
 
     def is_left_out(self, number: int) -> bool:
-        return self._checked is not None and self._checked.is_left_out(number)
+        return self._is_checked and self._lookup.is_left_out(number)
 
     @property
     def counts(self) -> tuple[int, int]:
-        return (0, 0) if self._checked is None else self._checked.counts
+        return (self._unit_count, self._index_count) if self._is_checked else (0, 0)
 
-
-class RowCheck:
-    """One check of a database against a log that was walked."""
-
-    def __init__(self, lookup: Rows, expected: ExpectedRows, walk_again: WalkAgain) -> None:
-        self._lookup = lookup
-        self._engine = lookup.engine
-        self._log = lookup.log
-        self._admission = lookup.admission
-        self._tell = lookup.tell
-        self._expected = expected
-        self._walk_again = walk_again
-        self._checkpoint = expected.checkpoint
-        self._unit_count = 0
-        self._index_count = 0
-
-    @property
-    def counts(self) -> tuple[int, int]:
-        """Number of units and index rows checked."""
-        return self._unit_count, self._index_count
-
-    def is_left_out(self, number: int) -> bool:
-        return self._lookup.is_left_out(number)
-
-    def run(self, *, was_closed: bool, all_dispatched: bool) -> None:
-        """Raises EngineFailedError if the database cannot be read.
-
-        `all_dispatched`: whether the database must have the whole log.
-        """
-        bad = self._expected.bad_checkpoint
-        if bad is not None:
-            self._lookup.bad_row(BOUNDS, DISPATCHED_KEY, bad)
-            self._checkpoint = self._log.end_offset
-        self._lookup.checkpoint = self._checkpoint
-        self._look_at_checkpoint(was_closed=was_closed, all_dispatched=all_dispatched)
-        self._sum_units()
+    def _compare(self, log: LogCheck, walk_again: WalkAgain) -> None:
+        if self._bad_checkpoint is not None:
+            self._lookup.bad_row(BOUNDS, DISPATCHED_KEY, self._bad_checkpoint)
+            self._checkpoint = self._lookup.checkpoint = log.end_offset
+        self._look_at_checkpoint(log)
+        self._units.read()
         look_at_bounds(self._lookup)
         self._sum_index()
-        self._check_candidates()
+        if self._index.differ:
+            self._look_at_index_again()
+        if self._units.differ or self._index.differ:
+            walk_again(self._find_missing)
+        if self._units.differ:
+            self._units.find_wrong()
 
     # --- the dispatch point ----------------------------------------------------------------
 
-    def _look_at_checkpoint(self, *, was_closed: bool, all_dispatched: bool) -> None:
-        end = self._log.end_offset
+    def _look_at_checkpoint(self, log: LogCheck) -> None:
+        end = log.end_offset
         ahead = self._checkpoint - end
         if ahead > 0:
             # After a power loss the database may be ahead, but within the existing files; an
             # opening replaces it then. Otherwise it proves that the end of the log is missing.
-            is_missing = was_closed or self._checkpoint > self._log.files_end
+            is_missing = self._opened.was_closed or self._checkpoint > log.files_end
             self._tell(
                 Kind.AHEAD_OF_LOG,
                 BOUNDS,
@@ -162,9 +160,9 @@ class RowCheck:
                 "none: opening dispatches them",
                 physical_offset=0,
                 note="There are no queues yet (a repair does that); the next start rebuilds them "
-                f"from {size_text(end - self._log.start_offset)} of log.",
+                f"from {size_text(end - log.start_offset)} of log.",
             )
-        elif ahead < 0 and all_dispatched:
+        elif ahead < 0 and self._all_dispatched:
             self._tell(
                 Kind.OLD_DATABASE,
                 BOUNDS,
@@ -184,22 +182,59 @@ class RowCheck:
                 "does that); the next start puts them in.",
             )
 
-    # --- the proof --------------------------------------------------------------------------
+    # --- units ------------------------------------------------------------------------------
 
-    def _sum_units(self) -> None:
+    def units(self) -> Iterator[UnitColumns]:
+        """See UnitSide. The first time their order is checked too."""
+        if self._units_were_read:
+            for rows in self._lookup.pages(UNITS, "rows to look at again", self._unit_count):
+                plain, stored = plain_units(rows, _already_reported)
+                units = units_at([key for key, _ in plain], stored)
+                yield units.where(self._lookup.in_question(units.physical_offset))
+            return
+        self._units_were_read = True
         order = UnitOrder(self._lookup)
-        sums = self._expected.sums[UNITS]
-        for rows in self._lookup.pages(UNITS, "rows of default", self._expected.counts[UNITS]):
+        for rows in self._lookup.pages(UNITS, "rows of default", self._units.expected):
             self._unit_count += len(rows)
-            if rows:
-                sums.add_found(hashes_of(order.page(rows)))
+            yield order.page(rows)
         order.finish()
 
+    def places_in(self, queue: Queue, offsets: Sequence[int]) -> set[int]:
+        rows = self._engine.multi_get(UNITS, [unit_key(*queue, offset) for offset in offsets])
+        return {offset for offset, row in zip(offsets, rows, strict=True) if row is not None}
+
+    def is_missing(self, queue: Queue, offset: int, unit: Unit) -> None:
+        self._tell_unit(Kind.MISSING_UNIT, queue, offset, unit, str(unit), "no row")
+
+    def judge(self, queue: Queue, offset: int, unit: Unit) -> None:
+        if unit[0] >= self._checkpoint:
+            expected = f"no row above {self._checkpoint}"
+            self._tell_unit(Kind.BEYOND_CHECKPOINT, queue, offset, unit, expected, str(unit))
+            return
+        record = self._lookup.record_at(unit[0])
+        for fault in faults_of(record, queue, offset, unit, self._admission.is_live):
+            self._tell_unit(fault.kind, queue, offset, unit, *fault.in_words(unit))
+
+    def _tell_unit(
+        self, kind: Kind, queue: Queue, offset: int, unit: Unit, expected: str, found: str
+    ) -> None:
+        self._tell(
+            kind,
+            UNITS,
+            expected,
+            found,
+            topic=queue[0],
+            queue_id=queue[1],
+            queue_offset=offset,
+            physical_offset=unit[0],
+        )
+
+    # --- index rows -------------------------------------------------------------------------
+
     def _sum_index(self) -> None:
-        sums = self._expected.sums[INDEX]
-        for rows in self._lookup.pages(INDEX, "rows of index", self._expected.counts[INDEX]):
+        for rows in self._lookup.pages(INDEX, "rows of index", self._index.expected):
             self._index_count += len(rows)
-            sums.add_found(hashes_of(self._index_in_question(rows, tell=True)))
+            self._index.add_found(hashes_of(self._index_in_question(rows, tell=True)))
 
     def _index_in_question(self, rows: list[Pair], *, tell: bool) -> list[Pair]:
         """The rows that need a record in the log. With `tell`, impossible rows are reported."""
@@ -226,64 +261,15 @@ class RowCheck:
             return False
         return True
 
-    # --- where it fails ----------------------------------------------------------------------
+    def _look_at_index_again(self) -> None:
+        """Report wrong rows, and count them as expected, since they explain a difference."""
+        for rows in self._lookup.pages(INDEX, "keys to look at again", self._index_count):
+            candidates = self._candidates(self._index_in_question(rows, tell=False))
+            wrong = [row for row in candidates if self._is_wrong_index_row(row)]
+            self._index.add_expected(hashes_of(wrong))
 
-    def _check_candidates(self) -> None:
-        """Check rows first, since rows without a record explain a difference; then find missing
-        rows."""
-        units, index = self._expected.sums[UNITS], self._expected.sums[INDEX]
-        if units.differ:
-            for rows in self._lookup.pages(UNITS, "rows to look at again", self._unit_count):
-                self._ask_units(rows)
-        if index.differ:
-            for rows in self._lookup.pages(INDEX, "keys to look at again", self._index_count):
-                asked = self._index_in_question(rows, tell=False)
-                _report_wrong_rows(index, asked, self._is_wrong_index_row)
-        if units.differ or index.differ:
-            self._walk_again(self._find_missing)
-
-    def _ask_units(self, rows: list[Pair]) -> None:
-        sums = self._expected.sums[UNITS]
-        rows, units = plain_units(rows, _already_reported)
-        if not rows:
-            return
-        wanted = self._lookup.in_question(units["physical_offset"].astype(np.int64))
-        asked = [rows[index] for index in np.flatnonzero(wanted).tolist()]
-        _report_wrong_rows(sums, asked, self._is_wrong_unit)
-
-    def _is_wrong_unit(self, row: Pair) -> bool:
-        """Whether its record gives another unit, or none; reports that."""
-        key, value = row
-        topic, queue_id, queue_offset = unpack_unit_key(key)
-        unit = unpack_unit(value)
-        kind = Kind.WRONG_UNIT
-        request = self._lookup.record_at(unit.physical_offset)
-        if unit.physical_offset >= self._checkpoint:
-            kind, expected = Kind.BEYOND_CHECKPOINT, f"no row above {self._checkpoint}"
-        elif request is None:
-            expected = "a record there"
-        elif not is_at_place(request, topic, queue_id, queue_offset):
-            expected = f"the unit of {request.topic!r} queue {request.queue_id}"
-            expected += f" offset {request.queue_offset}"
-        elif unit != request[3:7]:
-            expected = f"{request[3:7]}"
-        elif value[-4:] != expiry_stamp(unit.store_time_ms):
-            expected = f"the expiry stamp {expiry_stamp(unit.store_time_ms).hex()}"
-        elif not self._admission.is_live(topic, unit.physical_offset):
-            kind, expected = Kind.DEAD_ROW, "no row"
-        else:
-            return False
-        self._tell(
-            kind,
-            UNITS,
-            expected,
-            f"{unit} {value[ROCKETMQ_UNIT_SIZE:].hex()}",
-            topic=topic,
-            queue_id=queue_id,
-            queue_offset=queue_offset,
-            physical_offset=unit.physical_offset,
-        )
-        return True
+    def _candidates(self, rows: list[Pair]) -> list[Pair]:
+        return [rows[index] for index in self._index.candidates(hashes_of(rows)).tolist()]
 
     def _is_wrong_index_row(self, row: Pair) -> bool:
         """Whether its record does not have that key; reports that."""
@@ -320,54 +306,33 @@ class RowCheck:
         return True
 
     def _find_missing(self, requests: Sequence[DispatchRequest]) -> None:
-        """Find missing rows. Rows that differ were found when they were compared with their
+        """Find missing rows. Index rows that differ were found when they were compared with their
         records."""
-        for family, rows in self._expected.rows(requests).items():
-            candidates = _candidates(self._expected.sums[family], rows)
-            if not candidates:
-                continue
-            there = self._engine.multi_get(family, [key for key, _ in candidates])
-            for (key, value), found in zip(candidates, there, strict=True):
-                if found is not None:
-                    continue
-                if family == UNITS:
-                    self._missing_unit(key, value)
-                else:
-                    self._missing_index_row(key)
-
-    def _missing_unit(self, key: bytes, value: bytes) -> None:
-        topic, queue_id, queue_offset = unpack_unit_key(key)
-        unit = unpack_unit(value)
-        self._tell(
-            Kind.MISSING_UNIT,
-            UNITS,
-            unit,
-            "no row",
-            topic=topic,
-            queue_id=queue_id,
-            queue_offset=queue_offset,
-            physical_offset=unit.physical_offset,
-        )
-
-    def _missing_index_row(self, key: bytes) -> None:
-        topic, message_key, time_ms, offset = unpack_index_key(key)
-        self._tell(
-            Kind.MISSING_INDEX_ROW,
-            INDEX,
-            f"key {message_key!r} at {time_ms} ms",
-            "no row",
-            topic=topic,
-            physical_offset=offset,
-        )
+        admitted = self._admit(requests)
+        self._units.find_missing(units_of_requests(admitted))
+        candidates = self._candidates(index_rows(admitted))
+        there = self._engine.multi_get(INDEX, [key for key, _ in candidates]) if candidates else []
+        for (key, _), row in zip(candidates, there, strict=True):
+            if row is None:
+                topic, message_key, time_ms, offset = unpack_index_key(key)
+                self._tell(
+                    Kind.MISSING_INDEX_ROW,
+                    INDEX,
+                    f"key {message_key!r} at {time_ms} ms",
+                    "no row",
+                    topic=topic,
+                    physical_offset=offset,
+                )
 
 
-def _candidates(sums: RowSums, rows: list[Pair]) -> list[Pair]:
-    return [rows[index] for index in sums.candidates(hashes_of(rows)).tolist()]
+class _Others(NamedTuple):
+    """Topics without those that the next opening deletes; light queues of these are dead anyway."""
 
+    admission: Admission
+    ending: frozenset[str]
 
-def _report_wrong_rows(sums: RowSums, rows: list[Pair], is_wrong: Callable[[Pair], bool]) -> None:
-    """Report wrong rows and count them as expected, since they explain a difference."""
-    sums.add_expected(hashes_of([row for row in _candidates(sums, rows) if is_wrong(row)]))
+    def get(self, name: str, /) -> int | None:
+        return None if name in self.ending else self.admission.topics.get(name)
 
 
 def _already_reported(_family: str, _key: bytes, _value: bytes) -> None:

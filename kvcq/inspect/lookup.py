@@ -1,21 +1,27 @@
-"""What the rows of one side need from the log that was walked."""
+"""What a unit or a row needs from the log: its record, and what that says of it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from store.errors import CorruptRecordError
+from kvcq.inspect.findings import Kind
+from store.errors import CorruptRecordError, MessageNotFoundError
 from store.format import Found, dispatch_request
 from store.log import look_at, pread
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from kvcq.inspect.log import LogCheck
+    from kvcq.tables import Unit
     from store.consume_queue import DispatchRequest
-    from store.log import SegmentSet
+    from store.log import CommitLog, SegmentSet
+
+_FIELDS = ("physical_offset", "record_size", "tag_code", "store_time_ms")
 
 
 class Lookup:
@@ -77,3 +83,57 @@ def is_at_place(record: DispatchRequest, topic: str, queue_id: int, queue_offset
     return record[:3] == (topic, queue_id, queue_offset) or (
         queue_id == 0 and (topic, queue_offset) in record.light_queues
     )
+
+
+class Fault(NamedTuple):
+    """What is wrong with a unit. `field` is "unit" if its record is not of that place; otherwise
+    both values are those of the field."""
+
+    kind: Kind
+    field: str
+    expected: str
+    found: str
+
+    def in_words(self, unit: Unit) -> tuple[str, str]:
+        """Expected and found, for findings whose place is not the field."""
+        if self.field == "unit":
+            return self.expected, self.found
+        name = self.field.replace("_", " ")
+        return f"the {name} of the record at {unit[0]}, {self.expected}", self.found
+
+
+def faults_of(
+    record: DispatchRequest | None,
+    queue: tuple[str, int],
+    offset: int,
+    unit: Unit,
+    is_live: Callable[[str, int], bool] | None,
+) -> list[Fault]:
+    """What is wrong with a unit that stands in that queue, by the record that it points at.
+
+    `is_live`: see Admission; None: records of deleted topics may have units.
+    """
+    if record is None:
+        wanted, found = f"a record at {unit[0]}", "nothing at that physical offset"
+        return [Fault(Kind.NO_RECORD, "unit", wanted, found)]
+    there = f"the record at {unit[0]}"
+    if not is_at_place(record, *queue, offset):
+        found = f"{there} of queue {record.queue_id} of {record.topic!r}"
+        found += f", offset {record.queue_offset}"
+        return [Fault(Kind.WRONG_UNIT, "unit", "a record of this place", found)]
+    if is_live is not None and not is_live(queue[0], unit[0]):
+        return [Fault(Kind.DEAD_ROW, "unit", "no unit", f"one of {there}")]
+    return [
+        Fault(Kind.WRONG_UNIT, field, str(wanted), str(found))
+        for field, wanted, found in zip(_FIELDS, record[3:7], unit, strict=False)
+        if wanted != found
+    ]
+
+
+def request_at(log: CommitLog, physical_offset: int) -> DispatchRequest | None:
+    """The request derived from the record there, of a log that is open; None if there is none, or
+    none that a queue can hold."""
+    try:
+        return dispatch_request(log.read_at(physical_offset), 0)
+    except (MessageNotFoundError, CorruptRecordError):
+        return None

@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcq.inspect.findings import Findings, Kind, Remedy
-from kvcq.inspect.lookup import is_at_place
+from kvcq.inspect.lookup import Fault, faults_of, request_at
 from kvcq.inspect.rows import ROCKSDB
-from store.errors import CorruptRecordError, MessageNotFoundError, StoreError
-from store.format import FastParser, dispatch_request
+from store.errors import StoreError
+from store.format import FastParser
 from store.light_queue import is_light
 from store.log import Damage, Poison, PreadWindow, Run, walk
 
@@ -166,11 +166,7 @@ class Scrub:
             found = there.get(offset)
             if found == unit or not self._is_live(topic, unit[0]):
                 continue
-            if (
-                found is not None
-                and found[0] != unit[0]
-                and self._is_its_record(found[0], topic, queue_id, offset)
-            ):
+            if found is not None and not self._faults_of(topic, queue_id, offset, found):
                 continue  # the log has two records for one place, and the queue has one of them
             self.wrong_units += 1
             self._findings.add(
@@ -186,6 +182,12 @@ class Scrub:
                 remedy=Remedy.REBUILD_QUEUE,
             )
 
+    def _faults_of(
+        self, topic: str, queue_id: int, offset: int, unit: tuple[int, ...]
+    ) -> list[Fault]:
+        record = request_at(self._log, unit[0])
+        return faults_of(record, (topic, queue_id), offset, unit, self._admission().is_live)
+
     def _is_live(self, topic: str, physical_offset: int) -> bool:
         """Whether the record is still in the log, and its topic was not deleted since."""
         if physical_offset < self._log.start_offset:
@@ -200,11 +202,3 @@ class Scrub:
         low, high = self._queues.bounds(light_queue, 0, self._log.start_offset)
         first = self._queues.read_units(light_queue, 0, low, 1)
         return high > 0 and (not first or first[0][1][0] <= physical_offset)
-
-    def _is_its_record(self, physical_offset: int, topic: str, queue_id: int, offset: int) -> bool:
-        try:
-            found = dispatch_request(self._log.read_at(physical_offset), 0)
-        except (MessageNotFoundError, CorruptRecordError):
-            return False
-        request = self._admission().admit(found)
-        return request is not None and is_at_place(request, topic, queue_id, offset)

@@ -41,10 +41,6 @@ class BucketSums:
         self._sums += other._sums
         return self
 
-    def clear(self) -> None:
-        self.count = 0
-        self._sums[:] = 0
-
     def buckets_of(self, hashes: Hashes) -> Ints:
         return (hashes & np.uint64(len(self._sums) - 1)).view(np.int64)
 
@@ -71,9 +67,10 @@ class RowSums:
     def add_found(self, hashes: Hashes) -> None:
         self._there.add(hashes)
 
-    def clear_expected(self) -> None:
-        """Clear the expected rows, to count them again with more knowledge."""
-        self._wanted.clear()
+    @property
+    def expected(self) -> int:
+        """Number of rows that should be there."""
+        return self._wanted.count
 
     @property
     def differ(self) -> bool:

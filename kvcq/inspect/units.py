@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,8 +18,10 @@ from kvcq.tables import (
     UNIT_SIZE,
     UNITS,
     expiry_stamp,
+    expiry_stamps,
     max_key,
     unit_prefix,
+    units_at,
     unpack_max,
     unpack_unit,
     unpack_unit_key,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from kvcq.engine import Pair
     from kvcq.inspect.rows import Rows
+    from kvcq.tables import UnitColumns
 
 _ENDS = 1024
 
@@ -40,7 +42,7 @@ _ENDS = 1024
 class _LastUnit(NamedTuple):
     """The last unit read of a queue; its record is in the log."""
 
-    prefix: bytes
+    queue: tuple[str, int]
     queue_offset: int
     physical_offset: int
 
@@ -54,48 +56,56 @@ class UnitOrder:
         self._last: _LastUnit | None = None
         self._ends: list[_LastUnit] = []
 
-    def page(self, rows: list[Pair]) -> list[Pair]:
-        """Check the next rows; returns those that need a record in the log."""
-        rows, units = plain_units(rows, self._lookup.bad_row)
-        if not rows:
-            return []
-        keys = [key for key, _ in rows]
-        numbers = b"".join([key[-OFFSET_BYTES:] for key in keys])
-        queue_offsets = np.frombuffer(numbers, ">i8").astype(np.int64)
-        offsets = units["physical_offset"].astype(np.int64)
-        self._in_order([key[:-OFFSET_BYTES] for key in keys], queue_offsets, offsets)
-        for index in self._lookup.damaged_rows(offsets):
-            topic, queue_id, queue_offset = unpack_unit_key(keys[index])
-            self._lookup.log.name_damage(int(offsets[index]), topic, queue_id, queue_offset)
-        wanted = self._lookup.in_question(offsets)
-        if wanted.all():
-            return rows
-        return [rows[index] for index in np.flatnonzero(wanted).tolist()]
+    def page(self, rows: list[Pair]) -> UnitColumns:
+        """Check the next rows; returns the units that need a record in the log."""
+        rows, stored = plain_units(rows, self._lookup.bad_row)
+        units = units_at([key for key, _ in rows], stored)
+        wanted = self._lookup.in_question(units.physical_offset)
+        if len(units):
+            self._in_order(units)
+        stamps = stored["expiry_stamp"], expiry_stamps(stored["store_time_ms"].astype(np.int64))
+        for index in np.flatnonzero(wanted & (stamps[0] != stamps[1])).tolist():
+            found, proper = (f"expiry stamp {each[index]}" for each in stamps)
+            self._tell(Kind.WRONG_UNIT, units, index, proper, found)
+        for index in self._lookup.damaged_rows(units.physical_offset):
+            self._lookup.log.name_damage(int(units.physical_offset[index]), *_place(units, index))
+        return units.where(wanted)
 
     def finish(self) -> None:
         """Call after the last page."""
         self._close_queue()
         self._look_at_ends()
 
+    def _tell(
+        self, kind: Kind, units: UnitColumns, index: int, expected: str, found: object
+    ) -> None:
+        topic, queue_id, queue_offset = _place(units, index)
+        self._lookup.tell(
+            kind,
+            UNITS,
+            expected,
+            found,
+            topic=topic,
+            queue_id=queue_id,
+            queue_offset=queue_offset,
+            physical_offset=int(units.physical_offset[index]),
+        )
+
     # --- order -----------------------------------------------------------------------------
 
-    def _in_order(
-        self,
-        prefixes: list[bytes],
-        queue_offsets: npt.NDArray[np.int64],
-        offsets: npt.NDArray[np.int64],
-    ) -> None:
+    def _in_order(self, units: UnitColumns) -> None:
         """Runs of one queue each; a run that is in order as a whole needs no closer look."""
-        changes = np.fromiter(map(operator.ne, prefixes, prefixes[1:]), np.bool_, len(prefixes) - 1)
+        queue_offsets, offsets = units.queue_offset, units.physical_offset
+        changes = np.diff(units.queue_index) != 0
         starts = [0, *(np.flatnonzero(changes) + 1).tolist()]
         odd = offsets < self._start
         odd[1:] |= ~changes & ((np.diff(queue_offsets) != 1) | (np.diff(offsets) <= 0))
         are_odd = np.logical_or.reduceat(odd, starts).tolist()
-        ends = [*starts[1:], len(prefixes)]
+        ends = [*starts[1:], len(units)]
         for start, end, is_odd in zip(starts, ends, are_odd, strict=True):
-            prefix = prefixes[start]
+            queue = units.queues[int(units.queue_index[start])]
             last = self._last
-            if last is not None and last.prefix != prefix:
+            if last is not None and last.queue != queue:
                 self._close_queue()
                 last = None
             follows = last is None or (
@@ -103,38 +113,20 @@ class UnitOrder:
                 and offsets[start] > last.physical_offset
             )
             if follows and not is_odd:
-                self._last = _LastUnit(prefix, int(queue_offsets[end - 1]), int(offsets[end - 1]))
+                self._last = _LastUnit(queue, int(queue_offsets[end - 1]), int(offsets[end - 1]))
             else:
-                self._one_by_one(prefix, queue_offsets[start:end], offsets[start:end])
+                self._one_by_one(queue, units, range(start, end))
 
-    def _one_by_one(
-        self,
-        prefix: bytes,
-        queue_offsets: npt.NDArray[np.int64],
-        offsets: npt.NDArray[np.int64],
-    ) -> None:
+    def _one_by_one(self, queue: tuple[str, int], units: UnitColumns, indexes: range) -> None:
         last = self._last
-        for queue_offset, offset in zip(queue_offsets.tolist(), offsets.tolist(), strict=True):
-            if last is not None:
-                self._falls(last, queue_offset, offset)
-            if offset < self._start:  # expired; compaction takes such units in any order
-                continue
-            last = _LastUnit(prefix, queue_offset, offset)
+        for index in indexes:
+            offset = int(units.physical_offset[index])
+            if last is not None and offset <= last.physical_offset:
+                wanted = f"above {last.physical_offset}"
+                self._tell(Kind.FALLING_OFFSET, units, index, wanted, offset)
+            if offset >= self._start:  # others have expired; compaction takes them in any order
+                last = _LastUnit(queue, int(units.queue_offset[index]), offset)
         self._last = last
-
-    def _falls(self, last: _LastUnit, queue_offset: int, offset: int) -> None:
-        if offset <= last.physical_offset:
-            topic, queue_id = _queue_of(last.prefix) or ("", 0)
-            self._lookup.tell(
-                Kind.FALLING_OFFSET,
-                UNITS,
-                f"above {last.physical_offset}",
-                offset,
-                topic=topic,
-                queue_id=queue_id,
-                queue_offset=queue_offset,
-                physical_offset=offset,
-            )
 
     # --- ends ------------------------------------------------------------------------------
 
@@ -148,9 +140,8 @@ class UnitOrder:
     def _look_at_ends(self) -> None:
         """Compare the last units of these queues with their bounds."""
         ends, self._ends = self._ends, []
-        queues = [_queue_of(end.prefix) or ("", 0) for end in ends]
-        rows = self._lookup.engine.multi_get(BOUNDS, [max_key(*queue) for queue in queues])
-        for end, (topic, queue_id), row in zip(ends, queues, rows, strict=True):
+        rows = self._lookup.engine.multi_get(BOUNDS, [max_key(*end.queue) for end in ends])
+        for end, row in zip(ends, rows, strict=True):
             there = (end.physical_offset, end.queue_offset)
             if row is None:
                 kind, expected, found = Kind.MISSING_BOUND, f"{there}", "no row"
@@ -164,8 +155,8 @@ class UnitOrder:
                 BOUNDS,
                 expected,
                 found,
-                topic=topic,
-                queue_id=queue_id,
+                topic=end.queue[0],
+                queue_id=end.queue[1],
                 queue_offset=end.queue_offset,
                 physical_offset=end.physical_offset,
             )
@@ -182,7 +173,7 @@ def plain_units(
     if set(map(len, values)) == {UNIT_SIZE}:
         units = np.frombuffer(b"".join(values), UNIT_DTYPE)
         if (
-            all(map(_queue_of, {key[:-OFFSET_BYTES] for key, _ in rows}))
+            all(map(_is_prefix, {key[:-OFFSET_BYTES] for key, _ in rows}))
             and (units["physical_offset"] >= 0).all()
             and (units["record_size"] > 0).all()
         ):
@@ -193,7 +184,7 @@ def plain_units(
             unit = unpack_unit(value)
         except BAD_ROW:
             unit = None
-        if unit is None or _queue_of(key[:-OFFSET_BYTES]) is None:
+        if unit is None or not _is_prefix(key[:-OFFSET_BYTES]):
             bad_row(UNITS, key, value)
         elif len(value) == ROCKETMQ_UNIT_SIZE:
             plain.append((key, value + expiry_stamp(unit.store_time_ms)))
@@ -203,12 +194,17 @@ def plain_units(
 
 
 @lru_cache(maxsize=4096)
-def _queue_of(prefix: bytes) -> tuple[str, int] | None:
-    """Topic and queue of units with this prefix; None if it is not such a prefix."""
+def _is_prefix(prefix: bytes) -> bool:
+    """Whether it is what the keys of a queue's units begin with."""
     if len(prefix) + OFFSET_BYTES < UNIT_KEY_BYTES:
-        return None
+        return False
     try:
         topic, queue_id, _ = unpack_unit_key(prefix + bytes(OFFSET_BYTES))
-        return (topic, queue_id) if unit_prefix(topic, queue_id) == prefix else None
+        return unit_prefix(topic, queue_id) == prefix
     except BAD_ROW:
-        return None
+        return False
+
+
+def _place(units: UnitColumns, index: int) -> tuple[str, int, int]:
+    queue = units.queues[int(units.queue_index[index])]
+    return *queue, int(units.queue_offset[index])

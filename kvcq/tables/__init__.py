@@ -4,7 +4,7 @@ Uses the engine's protocol, and values and formats of the store. Nothing here kn
 store's threads or locks.
 """
 
-from kvcq.tables.dispatch_batch import build_batch
+from kvcq.tables.dispatch_batch import build_batch, index_rows
 from kvcq.tables.keys import (
     BOUNDS,
     DELETIONS_KEY,
@@ -44,14 +44,16 @@ from kvcq.tables.removal import remove_range
 from kvcq.tables.time_search import search_time
 from kvcq.tables.unit_columns import (
     Hashes,
+    Unit,
     UnitColumns,
-    hash_of_unit,
     mixed,
     name_hashes,
+    pages_of_queues,
     place_hashes,
     queue_hashes,
     timed,
     unit_hashes,
+    units_at,
     units_of_queues,
     units_of_requests,
     units_of_rows,
@@ -93,12 +95,13 @@ __all__ = [
     "UNIT_SIZE",
     "Hashes",
     "MinOffsets",
+    "Unit",
     "UnitColumns",
     "build_batch",
     "expiry_stamp",
     "expiry_stamps",
-    "hash_of_unit",
     "index_prefix",
+    "index_rows",
     "is_end_of_queue",
     "last_units_between",
     "marks_range",
@@ -111,6 +114,7 @@ __all__ = [
     "next_offsets_of",
     "pack_i64",
     "pack_max",
+    "pages_of_queues",
     "place_hashes",
     "queue_hashes",
     "queue_offset_of",
@@ -124,6 +128,7 @@ __all__ = [
     "unit_hashes",
     "unit_key",
     "unit_prefix",
+    "units_at",
     "units_of_queues",
     "units_of_requests",
     "units_of_rows",

@@ -50,6 +50,15 @@ def build_batch(requests: Sequence[DispatchRequest], end_offset: int) -> KvBatch
     return KvBatch(puts={UNITS: unit_rows, BOUNDS: bounds_rows, INDEX: index})
 
 
+def index_rows(requests: Sequence[DispatchRequest]) -> list[Pair]:
+    """Only the index rows."""
+    index: list[Pair] = []
+    for topic, _, _, offset, _, _, time_ms, keys, _, _ in requests:
+        if keys:
+            index += _index_rows(topic, keys, time_ms, offset, expiry_stamp(time_ms))
+    return index
+
+
 #: Units, max rows, index rows: the first two rise, queue by queue.
 _Rows = tuple["AnyRows", "AnyRows", "list[Pair]"]
 

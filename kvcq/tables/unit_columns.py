@@ -19,7 +19,7 @@ from kvcq.tables.keys import OFFSET_BYTES, unpack_unit_key
 from kvcq.tables.values import ROCKETMQ_UNIT_SIZE, UNIT_DTYPE, UNIT_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from kvcq.engine import Pair
     from store.consume_queue import DispatchRequest
@@ -31,6 +31,8 @@ Hashes = npt.NDArray[np.uint64]
 _FACTORS = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93)
 _TIME_FACTOR = 0xA0761D6478BD642F
 _STEP = 0x9E3779B97F4A7C15
+
+_PAGE_UNITS = 16_384
 
 #: Physical offset, size, tag code and, where it is kept, store time.
 Unit = tuple[int, ...]
@@ -128,12 +130,17 @@ def units_of_rows(rows: Sequence[Pair]) -> UnitColumns:
     units = np.frombuffer(b"".join(values), UNIT_DTYPE)
     if (units["physical_offset"] < 0).any() or (units["record_size"] <= 0).any():
         raise CorruptValueError("an impossible unit")
-    prefixes = [key[:-OFFSET_BYTES] for key, _ in rows]
+    return units_at([key for key, _ in rows], units)
+
+
+def units_at(keys: Sequence[bytes], units: npt.NDArray[np.void]) -> UnitColumns:
+    """The units of rows of the database that were checked: keys, and values as `UNIT_DTYPE`."""
+    prefixes = [key[:-OFFSET_BYTES] for key in keys]
     index = {prefix: number for number, prefix in enumerate(dict.fromkeys(prefixes))}
     return UnitColumns(
         [unpack_unit_key(prefix + bytes(OFFSET_BYTES))[:2] for prefix in index],
-        np.fromiter(map(index.__getitem__, prefixes), np.int64, len(rows)),
-        np.frombuffer(b"".join([key[-OFFSET_BYTES:] for key, _ in rows]), ">i8").astype(np.int64),
+        np.fromiter(map(index.__getitem__, prefixes), np.int64, len(prefixes)),
+        np.frombuffer(b"".join([key[-OFFSET_BYTES:] for key in keys]), ">i8").astype(np.int64),
         units["physical_offset"].astype(np.int64),
         units["record_size"].astype(np.int64),
         units["tag_code"].astype(np.int64),
@@ -161,12 +168,19 @@ def units_of_queues(
     )
 
 
-def hash_of_unit(queue: tuple[str, int], offset: int, unit: Unit) -> Hashes:
-    """The same hash as in `UnitColumns.hashes`."""
-    names = queue_hashes(name_hashes([queue[0]]), np.array([queue[1]]))
-    numbers = [np.array([number]) for number in (offset, *unit)]
-    hashes = unit_hashes(names, *numbers[:4])
-    return timed(hashes, numbers[4]) if len(numbers) > 4 else hashes
+def pages_of_queues(
+    parts: Iterable[tuple[tuple[str, int], Ints, npt.NDArray[np.void]]],
+) -> Iterator[UnitColumns]:
+    """Yield the units of all parts (queue, queue offsets, units as in files), many at once."""
+    page, count = [], 0
+    for part in parts:
+        page.append(part)
+        count += max(1, len(part[1]))
+        if count >= _PAGE_UNITS:
+            yield units_of_queues(*zip(*page, strict=True))
+            page, count = [], 0
+    if page:
+        yield units_of_queues(*zip(*page, strict=True))
 
 
 def name_hashes(names: Sequence[str]) -> Hashes:

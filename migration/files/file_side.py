@@ -90,7 +90,7 @@ class FileSide:
         return self._opened.admission.admit_all(requests)
 
     def _is_required(self, topic: str, physical_offset: int) -> bool:
-        """Whether the keys of a record there must be in the index."""
+        """Whether unit and keys of a record there must be in the files."""
         return physical_offset < self._required_end and self._is_live(topic, physical_offset)
 
     def _is_live(self, topic: str, physical_offset: int) -> bool:
@@ -116,10 +116,8 @@ class FileSide:
             self._check.compare(
                 _CheckedLog(lookup, self._cut),
                 walk_again,
-                admit=self._admit,
                 is_required=self._is_required,
                 is_live=lambda topic, at: topic in self._ending or self._is_live(topic, at),
-                required_end=self._required_end,
             )
             self._lookup = lookup
         except OSError as error:

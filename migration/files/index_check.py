@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from kvcq.inspect import Kind
-from migration.files.queue_check import NOWHERE, UNCOVERED
+from migration.files.queue_check import NOWHERE, UNCOVERED, falling
 from migration.formats import (
     HEADER,
     HEADER_SIZE,
@@ -417,9 +417,7 @@ class IndexCheck:
             numbers = np.arange(first, first + len(entries))
             offsets = entries["physical_offset"].astype(np.int64)
             past = offsets >= log.end_offset
-            # An entry past the log's end does not make later ones descend.
-            credible = np.where(past, -1, offsets)
-            peaks = np.maximum.accumulate(np.concatenate(([highest], credible)))
+            falls, highest = falling(offsets, past, highest)
             for kind, bad, wanted, found in (
                 (
                     Kind.BAD_CHAIN,
@@ -435,7 +433,7 @@ class IndexCheck:
                 ),
                 (
                     Kind.FALLING_OFFSET,
-                    ~past & (offsets < peaks[:-1]),
+                    falls,
                     "an entry that points behind the one before it",
                     "one that points before it",
                 ),
@@ -450,7 +448,6 @@ class IndexCheck:
                 if at.size:
                     position = self._layout.entry_position(first + int(at[0]))
                     tell(kind, path, position, wanted, found, len(at))
-            highest = int(peaks[-1])
 
 
 def _is_of_tag(topic: str, tag_code: int, key_hash: int) -> bool:

@@ -1,6 +1,6 @@
-"""Checks the files of one consume queue: sizes, positions, and the order of units.
+"""Reads the files of one consume queue, and checks sizes, positions, and the order of units.
 
-Whether units match their records is proved by sums: see file_check.py. Read-only, in one pass.
+Whether the units are those of the log: see file_check.py. Read-only, and streaming.
 """
 
 from __future__ import annotations
@@ -9,31 +9,25 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from kvcq.inspect import Kind, is_at_place
-from kvcq.tables import units_of_queues
+from kvcq.inspect import Kind
 from migration.formats import (
     BLANK_SIZE,
     END_MARK_SIZE,
     UNIT_SIZE,
-    files_in,
     parse_file_name,
     units_in,
     valid_units,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
-    from kvcq.inspect import RowSums
     from migration.formats import BoolArray, IntArray, UnitArray
     from store.consume_queue import DispatchRequest
 
-    #: Queue, queue offsets, units.
-    AreThere = Callable[[tuple[str, int], IntArray, UnitArray], None]
-
-#: If a unit and a valid record differ, either may be wrong: RocketMQ's checksum only covers a
-#: record's body, unless enabledAppendPropCRC is set.
+#: If a derived file and a record that verifies do not agree, either may be wrong. RocketMQ's
+#: checksum only covers a record's body, unless enabledAppendPropCRC is set.
 UNCOVERED = "; or that record is damaged: no checksum need cover its header and properties"
 
 #: Above every physical offset.
@@ -96,8 +90,8 @@ class Hole(NamedTuple):
 
 
 class QueueCheck:
-    """One queue. After `run`, [begin, end) are the queue offsets of its valid units, except for
-    `holes`."""
+    """One queue. After `units`, [begin, end) are its queue offsets in the log, except for its
+    `holes`; `begin` is None if no unit points into it."""
 
     def __init__(
         self,
@@ -107,28 +101,21 @@ class QueueCheck:
         *,
         file_bytes: int,
         log: Log,
-        sums: RowSums,
-        add_found: AreThere,
         tell: Tell,
         sizes_are_due: bool = True,
     ) -> None:
-        """`add_found` is called with the units to be summed. `sizes_are_due`: short files are
-        faults; after a crash they are not."""
+        """`sizes_are_due`: a file that is too short is a fault; after a crash it is not."""
         self._root = root
         self._directory = root / "consumequeue" / topic / str(queue_id)
         self._topic = topic
         self._queue_id = queue_id
         self._file_bytes = file_bytes
         self._log = log
-        self._sums = sums
-        self._add_found = add_found
         self._tell = tell
         self._sizes_are_due = sizes_are_due
         self.unit_count = 0
         self.begin: int | None = None
         self.end = 0  # queue offset after the last valid unit
-        #: Whether there are units beyond the end of the walk.
-        self.goes_beyond = False
         self._highest = -1  # physical offset
         # A hole if a unit follows: file, first offset, units.
         self._hole: tuple[_File, int, int] | None = None
@@ -136,8 +123,9 @@ class QueueCheck:
 
     # --- order -----------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Report what is wrong with the files, and count their units."""
+    def units(self) -> Iterator[tuple[IntArray, UnitArray]]:
+        """Report what is wrong with the files; yield the units that are in order, chunk by chunk,
+        with their queue offsets."""
         expected: int | None = None
         for path in sorted(self._directory.iterdir()):
             place = str(path.relative_to(self._root))
@@ -157,12 +145,11 @@ class QueueCheck:
             self._look_at_place(file, path.stat().st_size, expected)
             try:
                 for first, units in self._chunks(path, start):
-                    self._chunk(file, first, units)
+                    at = self._chunk(file, first, units)
+                    yield at + first, units[at]
             except OSError as error:
                 self._found(file, start // UNIT_SIZE, Kind.UNREADABLE, "", error)
             expected = max(start + self._file_bytes, expected or 0)
-        if self.begin is None:
-            self.begin = self.end
 
     def _found(
         self,
@@ -213,15 +200,18 @@ class QueueCheck:
             if at < most:
                 yield start // UNIT_SIZE + at, units[: most - at]
 
-    def _chunk(self, file: _File, first: int, units: UnitArray) -> None:
-        valid = self._valid(units)
+    def _chunk(self, file: _File, first: int, units: UnitArray) -> IntArray:
+        """Indexes of the units that are in order and point into the log."""
+        valid = valid_units(units) & (units["physical_offset"] < self._log.cut_offset)
         self._holes(file, first, units, valid)
         at = np.flatnonzero(valid)
         if not at.size:
-            return
+            return at
         self.unit_count += len(at)
         offsets = units["physical_offset"][at].astype(np.int64)
-        past, falls, self._highest = self._order(units, at, offsets)
+        past = offsets + units["record_size"][at] > self._log.end_offset
+        falls, highest = falling(offsets, past, self._highest)
+        self._highest = max(0, highest)
         for kind, bad, wanted in (
             (Kind.FALLING_OFFSET, falls, "a unit that points behind the one before it"),
             (
@@ -239,31 +229,7 @@ class QueueCheck:
         live = np.flatnonzero((offsets >= self._log.start_offset) & ~past & ~falls)
         if live.size and self.begin is None:
             self.begin = first + int(at[live[0]])
-        asked = self._in_question(at[live], offsets[live])
-        if len(asked):
-            self._add_found((self._topic, self._queue_id), asked + first, units[asked])
-
-    def _valid(self, units: UnitArray) -> BoolArray:
-        return valid_units(units) & (units["physical_offset"] < self._log.cut_offset)
-
-    def _order(
-        self, units: UnitArray, at: IntArray, offsets: IntArray
-    ) -> tuple[BoolArray, BoolArray, int]:
-        """Which of the units at these indices are beyond the log, which descend, and the highest
-        physical offset."""
-        past = offsets + units["record_size"][at] > self._log.end_offset
-        # A unit beyond the log does not make later ones descend.
-        credible = np.where(past, -1, offsets)
-        peaks = np.maximum.accumulate(np.concatenate(([self._highest], credible)))
-        return past, ~past & (offsets < peaks[:-1]), max(0, int(peaks[-1]))
-
-    def _in_question(self, at: IntArray, offsets: IntArray) -> IntArray:
-        """The indices whose records the walk must have reported."""
-        wanted = self._log.in_question(offsets)
-        if not wanted.all():
-            self.goes_beyond |= bool((offsets >= self._log.walked_end).any())
-            at = at[wanted]
-        return at
+        return at[live]
 
     def _holes(self, file: _File, first: int, units: UnitArray, valid: BoolArray) -> None:
         """Find holes between units. Impossible values are reported separately."""
@@ -308,66 +274,10 @@ class QueueCheck:
         else:
             self._hole = (*self._hole[:2], self._hole[2] + len(empty))
 
-    # --- what the units point at -----------------------------------------------------------
 
-    def ask(self, is_live: Callable[[str, int], bool] | None) -> None:
-        """Compare the units whose sums differ with their records; call after `run`. Reports the
-        first fault of each kind in a file, and counts the others."""
-        self._highest = -1
-        for start, path in files_in(self._directory):
-            if not path.is_file():
-                continue
-            file = _File(str(path.relative_to(self._root)), start)
-            wrong: dict[Kind, list[tuple[int, int, str, str]]] = {}
-            for first, units in self._chunks(path, start):
-                at = np.flatnonzero(self._valid(units))
-                if not at.size:
-                    continue
-                offsets = units["physical_offset"][at].astype(np.int64)
-                past, falls, self._highest = self._order(units, at, offsets)
-                at = at[(offsets >= self._log.start_offset) & ~past & ~falls]
-                for index in self._candidates(first, units, at).tolist():
-                    told = self._ask(first + index, units[index].item(), is_live)
-                    if told is not None:
-                        kind, wanted, found = told
-                        place = int(units["physical_offset"][index])
-                        wrong.setdefault(kind, []).append((first + index, place, wanted, found))
-            for kind, each in wrong.items():
-                offset, place, wanted, found = each[0]
-                self._found(file, offset, kind, wanted, found, len(each), physical_offset=place)
-
-    def _candidates(self, first: int, units: UnitArray, at: IntArray) -> IntArray:
-        """Indexes of units that may differ from the log, or that the walk did not reach."""
-        offsets = units["physical_offset"][at].astype(np.int64)
-        asked = self._in_question(at, offsets)
-        queue = [(self._topic, self._queue_id)]
-        hashes = units_of_queues(queue, [asked + first], [units[asked]]).hashes()
-        beyond = at[offsets >= self._log.walked_end]
-        return np.sort(np.concatenate((asked[self._sums.candidates(hashes)], beyond)))
-
-    def _ask(
-        self,
-        offset: int,
-        unit: tuple[int, int, int],
-        is_live: Callable[[str, int], bool] | None,
-    ) -> tuple[Kind, str, str] | None:
-        """The fault of the unit, as kind, expected and found; None if it has none."""
-        place, size, tag_code = unit
-        record = self._log.record_at(place)
-        if record is None:
-            if self._log.is_damaged(place):
-                return None
-            return Kind.NO_RECORD, f"a record at {place}", "nothing at that physical offset"
-        there = f"the record at {place}"
-        if not is_at_place(record, self._topic, self._queue_id, offset):
-            where = f"queue {record.queue_id} of {record.topic!r}, offset {record.queue_offset}"
-            return Kind.WRONG_UNIT, "a record of this place", f"{there} of {where}{UNCOVERED}"
-        if record.record_size != size:
-            wanted = f"the size of {there}, {record.record_size} bytes"
-            return Kind.WRONG_UNIT, wanted, f"{size} bytes"
-        if record.tag_code != tag_code:
-            wanted = f"the tag code of {there}, {record.tag_code}"
-            return Kind.WRONG_UNIT, wanted, f"{tag_code}{UNCOVERED}"
-        if is_live is not None and not is_live(self._topic, place):
-            return Kind.DEAD_ROW, "no unit", f"one of {there}"
-        return None
+def falling(offsets: IntArray, past: BoolArray, highest: int) -> tuple[BoolArray, int]:
+    """Which offsets descend, and the highest so far; -1: none. Those that point `past` the log do
+    not make later ones descend."""
+    credible = np.where(past, -1, offsets)
+    peaks = np.maximum.accumulate(np.concatenate(([highest], credible)))
+    return ~past & (offsets < peaks[:-1]), int(peaks[-1])

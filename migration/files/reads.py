@@ -85,8 +85,9 @@ class FileQueueReads:
         self, topic: str, queue_id: int, offsets: Sequence[int]
     ) -> list[tuple[int, int] | None]:
         """See ConsumeQueueStore."""
-        found = [self.read_places(topic, queue_id, offset, 1) for offset in offsets]
-        return [places[0] if places else None for places in found]
+        queue = self._get(topic, queue_id)
+        units = [None if queue is None else queue.unit(offset) for offset in offsets]
+        return [None if unit is None else unit[:2] for unit in units]
 
     def search_time(
         self, topic: str, queue_id: int, time_ms: int, boundary: Boundary, log_start: int

@@ -161,7 +161,6 @@ def take_inventory(
         files.compare(
             _WalkedLog(log, segments, lookup),
             partial(walk_log, segments),
-            admit=admission.admit_all,
             is_required=admission.is_live,
         )
         last_ms = _last_store_time_ms(lookup, log)

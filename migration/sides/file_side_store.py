@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvcq.tables import units_of_queues
+from kvcq.tables import pages_of_queues
 from migration.files import FileQueueStore
 from migration.formats import tag_as_key, valid_units
 from store.consume_queue import DispatchRequest
@@ -87,38 +87,19 @@ class FileSideStore(FileQueueStore):
             if self._queues.queue_ids(topic) or not any((self._queues.root / topic).iterdir())
         ]
 
-    def stored_units(
-        self, topic: str, queue_id: int, start: int, count: int
-    ) -> list[tuple[int, tuple[int, ...]]]:
-        queue = self._queues.get(topic, queue_id)
-        if queue is None:
-            return []
-        found: list[tuple[int, tuple[int, ...]]] = []
-        for first, units in queue.read(start, count):
-            valid = np.flatnonzero(valid_units(units))
-            rows = units[valid].tolist()
-            found += zip((valid + first).tolist(), rows, strict=True)
-        return found
-
     def units_between(self, start: int, end: int) -> Iterator[UnitColumns]:
         """See SideStore."""
-        queues: list[tuple[str, int]] = []
-        offsets: list[npt.NDArray[np.int64]] = []
-        units: list[UnitArray] = []
-        gathered = 0
-        for topic, queue_id in self._queues.names():
-            queue = self._queues.get(topic, queue_id)
+        return pages_of_queues(self._parts_between(start, end))
+
+    def _parts_between(
+        self, start: int, end: int
+    ) -> Iterator[tuple[tuple[str, int], npt.NDArray[np.int64], UnitArray]]:
+        for name in self._queues.names():
+            queue = self._queues.get(*name)
             for first, stored in () if queue is None else queue.read(0, queue.end):
                 places = stored["physical_offset"]
                 kept = np.flatnonzero(valid_units(stored) & (places >= start) & (places < end))
-                queues.append((topic, queue_id))
-                offsets.append(kept + first)
-                units.append(stored[kept])
-                gathered += max(1, len(kept))
-                if gathered >= _PAGE_UNITS:
-                    yield units_of_queues(queues, offsets, units)
-                    queues, offsets, units, gathered = [], [], [], 0
-        yield units_of_queues(queues, offsets, units)
+                yield name, kept + first, stored[kept]
 
     def expire(self, log_start: int, store_time_ms: int) -> None:
         self._lookup.forget_below(log_start)

@@ -26,13 +26,6 @@ class SideStore(ConsumeQueueStore, Protocol):
         """Topic, queue id, queue offset, physical offset of the last unit of every queue."""
         ...
 
-    def stored_units(
-        self, topic: str, queue_id: int, start: int, count: int
-    ) -> list[tuple[int, tuple[int, ...]]]:
-        """Up to `count` units as stored: physical offset, size, tag code and, if it is stored,
-        store time. Does not use the log."""
-        ...
-
     def units_between(self, start: int, end: int) -> Iterator[UnitColumns]:
         """Yield all units, as stored, of records in `start..end`, in chunks, in one pass over the
         store. Units added or removed meanwhile may be included or not."""

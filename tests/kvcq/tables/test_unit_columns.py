@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 from kvcq.errors import CorruptValueError
 from kvcq.tables.dispatch_batch import build_batch
 from kvcq.tables.keys import UNITS, unit_key
-from kvcq.tables.unit_columns import hash_of_unit, units_of_queues, units_of_requests, units_of_rows
+from kvcq.tables.unit_columns import units_of_queues, units_of_requests, units_of_rows
 from migration.formats.unit import pack_units, unpack_units
 from store.consume_queue import DispatchRequest
 from store.light_queue import LMQ_PREFIX
@@ -47,7 +49,9 @@ def test_units_of_the_log_and_of_rocksdb_have_the_same_hashes(
     assert len(wanted) == len(there)
     assert sorted(wanted.rows()) == sorted(there.rows())
     assert sorted(wanted.hashes().tolist()) == sorted(there.hashes().tolist())
-    one_by_one = [int(hash_of_unit(*row)[0]) for row in wanted.rows()]
+    one_by_one = [
+        int(wanted.where(np.array([number])).hashes()[0]) for number in range(len(wanted))
+    ]
     assert wanted.hashes().tolist() == one_by_one
 
 
@@ -66,14 +70,22 @@ def test_units_of_files_have_the_hashes_of_the_log_without_times(
     assert there.hashes().tolist() == wanted.hashes().tolist()
 
 
-@pytest.mark.parametrize("position", range(4))
-def test_each_number_and_the_place_are_part_of_the_hash(position: int) -> None:
-    unit = [7, 60, -3, 1_000]
-    there = hash_of_unit(("orders", 1), 5, tuple(unit))
-    unit[position] += 1
-    assert hash_of_unit(("orders", 1), 5, tuple(unit)) != there
-    for other in (("orders", 2), 5), (("payments", 1), 5), (("orders", 1), 6):
-        assert hash_of_unit(*other, (7, 60, -3, 1_000)) != there
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"topic": "payments"},
+        {"queue_id": 2},
+        {"queue_offset": 8},
+        {"physical_offset": 701},
+        {"record_size": 61},
+        {"tag_code": -2},
+        {"store_time_ms": 1_001},
+    ],
+)
+def test_each_number_and_the_place_are_part_of_the_hash(change: dict[str, Any]) -> None:
+    (there,) = units_of_requests([_REQUEST]).hashes()
+    (other,) = units_of_requests([_REQUEST._replace(**change)]).hashes()
+    assert there != other
 
 
 def test_rocketmqs_shorter_rows_are_read_and_others_are_refused() -> None:

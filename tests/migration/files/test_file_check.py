@@ -102,7 +102,7 @@ def check(
             take(records[at : at + 7])
 
     walk(files.take)
-    files.compare(walked, walk, admit=lambda requests: requests, is_required=lambda *_: True)
+    files.compare(walked, walk, is_required=lambda *_: True)
     return findings
 
 
@@ -285,7 +285,7 @@ def test_unit_that_points_nowhere_or_at_the_wrong_record(tmp_path: Path) -> None
     for unit, fault, detail in [
         ((mine.physical_offset + 1, mine.record_size, 7), Kind.NO_RECORD, "nothing"),
         ((other.physical_offset, other.record_size, 7), Kind.WRONG_UNIT, "'T1', offset 3"),
-        ((mine.physical_offset, 55, 7), Kind.WRONG_UNIT, "106 bytes, found 55"),
+        ((mine.physical_offset, 55, 7), Kind.WRONG_UNIT, "106, found 55"),
         ((mine.physical_offset, mine.record_size, 8), Kind.WRONG_UNIT, "7, found 8"),
     ]:
         patch(path, 3 * UNIT_SIZE, pack_units(unit))

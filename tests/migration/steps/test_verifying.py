@@ -131,7 +131,7 @@ def test_planted_differences_are_reported_exactly(store: MessageStore) -> None:
     done(live(store).start())
     side = side_of(store, SideName.ROCKSDB)
     engine = side.store._engine  # type: ignore[attr-defined]
-    units = dict(side.store.stored_units("orders", 0, 0, 100))
+    units = dict(side.store.read_units("orders", 0, 0, 100))
     wrong = CqUnit(units[3][0], units[3][1], 12345, units[3][3])
     extra = CqUnit(*units[70])
     high = store.bounds([("orders", 0)])[0].max_offset
@@ -170,14 +170,15 @@ def test_a_unit_of_a_queue_that_the_log_does_not_have_is_reported(
     done(live(store).start())
     side = side_of(store, name)
     # Its record is a message of another queue.
-    at, size, tag_code, *_ = side.store.stored_units("orders", 0, 3, 1)[0][1]
+    at, size, tag_code, *_ = side.store.read_units("orders", 0, 3, 1)[0][1]
     request = DispatchRequest("nobody", 0, 0, at, size, tag_code, 0, (), (), in_queue=True)
     add_units(side.store, [request])
     found = differences(store)
     assert [(each.topic, each.queue_offset, each.side) for each in found] == [
         ("nobody", 0, name.value)
     ]
-    assert (found[0].expected, found[0].place) == ("nothing", "unit")
+    assert (found[0].expected, found[0].place) == ("a record of this place", "unit")
+    assert "queue 0 of 'orders', offset 3" in found[0].found
 
 
 @pytest.mark.damages
