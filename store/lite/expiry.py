@@ -1,15 +1,19 @@
 """Deletes idle lite topics. Scans all of them, a bounded number of rows at a time.
 
 A lite topic is deleted when its last message is older than its parent's expiry, or has left the
-log, and no client is subscribed to it. Like every deletion it is a record of the log.
+log, and no client is subscribed to it. If its parent was deleted, it is deleted as well: nobody can
+subscribe to it any more. Like every deletion it is a record of the log.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from store.errors import CorruptRecordError, MessageNotFoundError
+from store.format import unpack_record
 from store.lite.listing import last_stored_ms
-from store.lite.names import parts_of, prefix_of
+from store.lite.names import LITE_PREFIX, parts_of, prefix_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -60,11 +64,19 @@ class LiteExpiry:
         # Where the scan continues: the parent, and the last of its light queues that was checked.
         self._parent = ""
         self._after: str | None = None
+        # Those of deleted parents: whether to look for them, and where that continues. Nothing is
+        # written for a lite topic, so only a scan of all names finds what an earlier process left.
+        self._parents_ended = True
+        self._without_after: str | None = None
+
+    def parent_may_have_ended(self) -> None:
+        """A topic was deleted. Any thread."""
+        self._parents_ended = True
 
     def look(self, most: int = SCANNED) -> int:
         """Check the next `most` lite topics. Returns how many were deleted. After the last parent
         the scan starts again. Raises what an append raises."""
-        ended = 0
+        ended = self._end_without_parents(most)
         while most > 0:
             if self._after is None:
                 parents = self._tables.list_lite_parents(self._parent, 1)
@@ -84,6 +96,45 @@ class LiteExpiry:
             most -= len(queues) + 1
         self.expired += ended
         return ended
+
+    def _end_without_parents(self, most: int) -> int:
+        """Check the next `most` names, if a topic was deleted since all were checked."""
+        ended = 0
+        if self._without_after is None and self._parents_ended:
+            self._parents_ended, self._without_after = False, ""
+        while self._without_after is not None and most > 0:
+            count = min(most, _TOGETHER)
+            queues = self._queues.list_names(LITE_PREFIX, self._without_after or None, count)
+            ends = self._queues.next_offsets([(queue, 0) for queue in queues])
+            is_parent: dict[str, bool] = {}
+            idle: dict[str, int] = {}
+            for queue, end in zip(queues, ends, strict=True):
+                parts = parts_of(queue)
+                if parts is None or not end:
+                    continue
+                parent = parts[0]
+                if parent not in is_parent:
+                    is_parent[parent] = self._tables.lite_expiry_ms(parent) is not None
+                if not is_parent[parent] and self._was_of(parent, queue, end):
+                    idle[queue] = end
+            ended += self._store.delete_idle(idle) if idle else 0
+            self._without_after = queues[-1] if len(queues) == count else None
+            most -= count
+        return ended
+
+    def _was_of(self, parent: str, queue: str, end: int) -> bool:
+        """Whether its last message was one of a parent that was deleted since."""
+        topic = self._tables.topic(parent)
+        units = self._queues.read_units(queue, 0, end - 1, 1)
+        if not units or units[0][1].physical_offset < self._log.start_offset:
+            return topic is None  # the message has left the log
+        _, place = units[0]
+        if topic is not None and place.physical_offset >= topic.created_offset:
+            return False
+        with suppress(CorruptRecordError, MessageNotFoundError):
+            record = self._log.read(place.physical_offset, place.record_size)
+            return unpack_record(record, verify=False).topic == parent
+        return False
 
     def _end(self, queues: Sequence[str], before_ms: int) -> int:
         """Delete the light queues that have been idle since before `before_ms`."""

@@ -20,6 +20,7 @@ from store.groups import (
     hash_of,
     offset_of,
 )
+from store.light_queue import is_light
 from store.lite.clients import Action, Pass, Synced
 from store.lite.expiry import Deletes, LiteExpiry
 from store.lite.listing import LiteListing
@@ -347,7 +348,9 @@ class LiteTopics:
     def _changed(self, group: str, topic: str) -> None:
         """The listener of groups: messages became available, or a group or queue was deleted."""
         if not group:
-            return  # a topic was deleted
+            if not is_light(topic):
+                self.expiry.parent_may_have_ended()
+            return
         if not topic and self._tables.group(group) is None:
             self.subscriptions.forget(group)
         else:

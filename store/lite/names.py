@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 #: Maximum number of characters in a lite topic's name.
 MOST_NAME = 64
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]{1,64}").fullmatch
-_PREFIX = LMQ_PREFIX + "$"
+#: The prefix of the names of all light queues of lite topics.
+LITE_PREFIX = LMQ_PREFIX + "$"
 
 
 def check_lite_topic(name: str, field: str) -> None:
@@ -42,13 +43,13 @@ def no_parent(topic: str) -> InvalidArgumentError:
 
 def queue_of(parent: str, lite_topic: str) -> str:
     """The light queue's name: %LMQ%$parent$lite, as in RocketMQ's LiteUtil."""
-    return f"{_PREFIX}{parent}${lite_topic}"
+    return f"{LITE_PREFIX}{parent}${lite_topic}"
 
 
 def prefix_of(parent: str) -> str:
     """The prefix of the names of all its light queues. Raises InvalidArgumentError."""
     check_topic(parent, "topic")
-    return f"{_PREFIX}{parent}$"
+    return f"{LITE_PREFIX}{parent}$"
 
 
 def name_of(queue: str) -> str:
@@ -58,7 +59,7 @@ def name_of(queue: str) -> str:
 
 def parts_of(queue: str) -> tuple[str, str] | None:
     """Parent and lite topic of a light queue; None if it is not a lite topic's."""
-    if not queue.startswith(_PREFIX):
+    if not queue.startswith(LITE_PREFIX):
         return None
-    parent, _, lite_topic = queue[len(_PREFIX) :].partition("$")
+    parent, _, lite_topic = queue[len(LITE_PREFIX) :].partition("$")
     return (parent, lite_topic) if parent and _NAME(lite_topic) else None

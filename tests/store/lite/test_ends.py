@@ -23,10 +23,14 @@ from tests.store.lite.test_lite_topics import (
     received,
     texts,
 )
+from tests.support.fake_clock import FakeClock
+from tests.support.rebuild import differences
+from tests.support.stores import open_small
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from store.message_store import MessageStore
-    from tests.support.fake_clock import FakeClock
 
 
 def test_lite_topics_are_listed_and_deleted(store: MessageStore) -> None:
@@ -107,6 +111,48 @@ def test_a_clock_that_is_set_back_ends_no_lite_topic(store: MessageStore, clock:
     clock.advance(3600)
     ended = [store.lite.expiry.look() for _ in range(3)]
     assert sum(ended) == 2
+
+
+def looked(store: MessageStore) -> list[str]:
+    """All light queues, when the job has been through them."""
+    for _ in range(3):
+        store.lite.expiry.look()
+    return store.list_light_queues("%LMQ%", None, 99)
+
+
+@pytest.mark.parametrize("is_again", [False, True], ids=["gone", "again"])
+def test_lite_topics_end_with_their_parent(store: MessageStore, is_again: bool) -> None:
+    """Also where a topic of its name has been made since; other light queues stay."""
+    others = ["%LMQ%plain", "%LMQ%$nobody$x"]
+    ready(store)
+    for name in ("a", "bb"):
+        put(store, name, "x")
+    store.put([Message("other", b"x", light_queues=tuple(others))])
+    store.lite.sync("g", "c", ADD, ["a"])
+    assert len(looked(store)) == 4
+    store.delete_topic(P)
+    if is_again:
+        store.create_topics([(P, 1)])
+        put(store, "new", "x")
+        others.append(queue_of(P, "new"))
+    assert sorted(looked(store)) == sorted(others)
+    store.lite.make(P, expiry_ms=60_000)
+    put(store, "a", "y")
+    assert store.bounds([(queue_of(P, "a"), 0)]) == [(0, 1)]
+    assert queue_of(P, "a") in looked(store)
+
+
+def test_lite_topics_of_a_parent_that_an_earlier_process_deleted_end(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_small(tmp_path / "s", clock) as store:
+        store.lite.make(P)
+        put(store, "a", "x")
+        store._services.jobs.stop()
+        store.delete_topic(P)
+        assert store.list_light_queues("%LMQ%", None, 9) == [queue_of(P, "a")]
+    with open_small(tmp_path / "s", clock) as store:
+        assert looked(store) == []
+        assert differences(store) == []
 
 
 def test_a_lite_topic_that_grows_meanwhile_does_not_end(
