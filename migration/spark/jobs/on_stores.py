@@ -17,11 +17,11 @@ from migration.spark.errors import PipelineError
 from migration.spark.jobs import rebuilding as rebuilding
 from migration.spark.jobs.messages import MessageChoice
 from migration.spark.jobs.store_parts import (
+    check_owns_queues,
     find_parts,
     locked,
     read_ends,
     read_liveness,
-    uses_database,
 )
 from migration.spark.verify import VerifySettings
 from migration.spark.verify import verify as compare
@@ -91,8 +91,8 @@ def rebuild(
     rebuilds. Raises StoreError.
     """
     parts = find_parts(store)
-    if output is None and not uses_database(parts):
-        raise PipelineError(f"{store} has no queues in RocksDB: give --output")
+    if output is None:
+        check_owns_queues(parts)
     _must_be_new(output)
 
     def work(target: Path) -> RebuildResult:

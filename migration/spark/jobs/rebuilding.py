@@ -18,6 +18,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from kvcq.engine.rocks import DERIVED, RocksEngine, write_sst
+from kvcq.inspect import state_records
+from kvcq.state_store import KvStateStore
 from kvcq.tables import BOUNDS, DISPATCHED_KEY, INDEX, UNITS, pack_i64, unit_prefix
 from kvcq.without_queues import place_without_queues
 from migration.columnar import (
@@ -46,6 +48,7 @@ from migration.spark.jobs.rebuild_tasks import (
 from migration.spark.progress import watched
 from store.base import Progress, no_progress, write_file
 from store.log import SegmentSet
+from store.state import changes_of
 from store.store_dir import StoreDir
 
 if TYPE_CHECKING:
@@ -191,8 +194,8 @@ def ingest(engine: KvEngine, result: RebuildResult, *, move: bool = True) -> Non
 
 
 def replace_queues(root: Path, result: RebuildResult) -> None:
-    """Replace the queues of the stopped store in `root` by the files; its state is kept. The caller
-    must hold the store's lock.
+    """Replace the queues of the stopped store in `root` by the files; its state is kept, and
+    brought to where they end. The caller must hold the store's lock.
 
     The old database is removed last. A crash leaves the old database, or one without queues, which
     the next opening rebuilds from the log. Raises EngineFailedError, StoreFormatError.
@@ -200,10 +203,22 @@ def replace_queues(root: Path, result: RebuildResult) -> None:
     directory = StoreDir(root)
     with closing(SegmentSet.load(directory.commitlog, result.segment_bytes)) as segments:
         aside = place_without_queues(directory, segments, "replaced")
-    with closing(RocksEngine.open(directory.kvcq, DERIVED)) as engine:
-        ingest(engine, result)
+        with closing(RocksEngine.open(directory.kvcq, DERIVED)) as engine:
+            _catch_up(engine, segments, directory.base_offset, result.log_end)
+            ingest(engine, result)
     if aside is not None:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _catch_up(engine: KvEngine, segments: SegmentSet, base_offset: int, end: int) -> None:
+    """Apply the records of state below `end` that the rows lack, durably: after a kill, or if they
+    are those of a snapshot. No opening does that once there are queues up to `end`."""
+    state = KvStateStore(engine, flushes=lambda: True)
+    start = max(base_offset, state.point)
+    for at, behind, entries in state_records(engine, segments, start) if start < end else ():
+        if behind <= end:
+            state.apply(changes_of(entries, at, state), behind)
+    state.flush()
 
 
 def check_disjoint(files: list[SortedFile]) -> None:

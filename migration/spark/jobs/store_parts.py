@@ -16,6 +16,7 @@ from kvcq.snapshots import DIRECTORY, place_sealed, snapshots_in
 from kvcq.state_store import KvStateStore
 from kvcq.tables import last_units_between
 from migration.columnar import Liveness, LogLayoutError, liveness_of
+from migration.spark.errors import PipelineError
 from migration.state import SideName, read_state
 from store.base import SystemClock, no_progress
 from store.log import SegmentSet
@@ -78,10 +79,20 @@ def locked(parts: StoreParts) -> Iterator[None]:
         yield
 
 
-def uses_database(parts: StoreParts) -> bool:
-    """Whether the store has queues in RocksDB. Raises MigrationStateError."""
+def check_owns_queues(parts: StoreParts) -> None:
+    """Check that all queues of the store are in RocksDB alone, so that they may be replaced.
+
+    While there are files as well, these may be what has the ends of expired queues, and a
+    verification is one of both sides. Raises PipelineError, MigrationStateError.
+    """
     state = read_state(parts.root)
-    return parts.ours and (state is None or state.uses(SideName.ROCKSDB))
+    if not parts.ours or (state is not None and not state.uses(SideName.ROCKSDB)):
+        raise PipelineError(f"{parts.root} has no queues in RocksDB: give --output")
+    if state is not None and state.uses(SideName.FILES):
+        raise PipelineError(
+            f"{parts.root} is in a migration, which rebuilds its sides itself, as by `kvcq migrate "
+            f"resume {parts.root} --rebuild rocksdb`: give --output to write files only"
+        )
 
 
 def read_liveness(parts: StoreParts) -> Liveness:

@@ -229,12 +229,20 @@ class KvcqStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
         with self._options.service.connect() as client:
             bounds = self._places.look(client).bounds
             known = self._places.positions(client, start)
-        ends = self._target
-        if ends is None:
-            ends = {queue: one.max_offset for queue, one in bounds.items()}
+        fail = self._options.fail_on_data_loss
+        ends = {queue: one.max_offset for queue, one in bounds.items()}
+        if self._target is not None:
+            ends = {queue: min(end, ends.get(queue, end)) for queue, end in self._target.items()}
         # A queue that is new to this query is read from its first message.
-        begins = {queue: one.min_offset for queue, one in bounds.items()} | known
-        if self._options.fail_on_data_loss:
+        before = {queue: one.min_offset for queue, one in bounds.items()} | known
+        # So is one that ends before its position: its topic was deleted and created again.
+        begins = {
+            queue: begin_inside(queue, begin, bounds, fail_on_data_loss=fail)
+            if queue in bounds and begin > bounds[queue].max_offset
+            else begin
+            for queue, begin in before.items()
+        }
+        if fail:
             # A deleted queue stays in the offset, so that its loss is reported.
             ends = {queue: max(begin, ends.get(queue, begin)) for queue, begin in begins.items()}
         else:
@@ -243,7 +251,7 @@ class KvcqStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
             ends = _limited(begins, ends, limit.max_rows)
         self._planned = ends
         # Without new messages the offset must stay equal, or Spark would run an empty batch.
-        return start if ends == begins else self._places.document(ends)
+        return start if ends == before else self._places.document(ends)
 
     def reportLatestOffset(self) -> Document:
         with self._options.service.connect() as client:
@@ -265,8 +273,11 @@ class KvcqStreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailable
         ranges = []
         for queue, stop in ends.items():
             if queue in bounds:
-                begin = begins.get(queue, bounds[queue].min_offset)
-                if begin < stop or begin > bounds[queue].max_offset:
+                low, high = bounds[queue]
+                begin = begins.get(queue, low)
+                if begin > stop and not fail:
+                    begin = low  # it began anew
+                elif begin < stop or begin > high:
                     begin = begin_inside(queue, begin, bounds, fail_on_data_loss=fail)
                 ranges.append(QueueRange(queue, begin, stop))
         return self._shared_out(ranges)

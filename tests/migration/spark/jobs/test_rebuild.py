@@ -17,6 +17,7 @@ from kvcq.tables.dispatch_batch import build_batch
 from kvcq.tables.keys import BOUNDS, FAMILIES, INDEX, UNITS
 from migration.columnar.errors import LogLayoutError
 from migration.spark.errors import PipelineError
+from migration.spark.jobs import on_stores
 from migration.spark.jobs.rebuild_tasks import SortedFile
 from migration.spark.jobs.rebuilding import (
     RebuildResult,
@@ -45,6 +46,9 @@ from tests.support.migrating import (
     messages,
     open_store,
 )
+from tests.support.rebuild import differences as differences_to_rebuilt
+from tests.support.stores import open_small
+from tests.support.tree import copy_open
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -290,6 +294,29 @@ def test_queues_whose_messages_are_all_gone_go_on_where_they_ended(
     assert rows_at(root / "kvcq")[BOUNDS] == before
     with open_store(StoreConfig(root=root, segment_bytes=1 << 16), clock=clock) as store:
         assert store.bounds([(name, 0) for name in (*names[1:], "kept")]) == bounds
+
+
+@pytest.mark.parametrize("lost", ["what was not flushed", "the database"])
+def test_a_store_that_was_killed_loses_nothing_of_its_state(
+    spark: SparkSession, tmp_path: Path, lost: str
+) -> None:
+    """The queues of the files end where the log ends, and the rows of state before that."""
+    root, image = tmp_path / "store", tmp_path / "killed"
+    with open_small(root, FakeClock()) as store:
+        store.put([Message("A", b"x")] * 10)
+        store.snapshots.take()
+        store.commit_offsets("g", [("A", 0, 7)])
+        store.create_topics([("B", 3), ("gone", 1)])
+        store.put([Message("gone", b"x")])
+        store.delete_topic("gone")
+        copy_open(root, image)
+    if lost == "the database":
+        (image / "kvcq" / "CURRENT").write_text("x")
+    on_stores.rebuild(spark, image)
+    with open_small(image, FakeClock()) as store:
+        assert store.list_committed("g", None, 9) == [("A", 0, 7)]
+        assert [each.name for each in store.list_topics("", None, 9)] == ["A", "B"]
+        assert differences_to_rebuilt(store) == []
 
 
 def test_damage_in_the_log_ends_the_rebuild(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,12 +9,14 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
-from migration.spark.jobs.store_parts import find_parts, read_liveness
+from migration.spark.errors import PipelineError
+from migration.spark.jobs.store_parts import check_owns_queues, find_parts, read_liveness
+from migration.state.phase import Phase
 from migration.steps.adopting import adopt
 from store.light_queue import LMQ_PREFIX
 from store.state import STATE_TOPIC
 from tests.support.migrating import LIGHT as LIGHT_QUEUE
-from tests.support.migrating import config, messages, open_store
+from tests.support.migrating import advance, config, make_on_files, messages, open_store
 from tests.support.written_broker import LAYOUT, BrokerStore
 
 if TYPE_CHECKING:
@@ -43,6 +45,30 @@ def test_a_directory_of_rocketmqs_lives_as_it_does_once_taken_over(tmp_path: Pat
     after = read_liveness(find_parts(root))
     assert after.topics == {**before.topics, STATE_TOPIC: 0}
     assert after.dead_light == before.dead_light
+
+
+@pytest.mark.parametrize(
+    ("phase", "refused"),
+    [
+        (Phase.FILES, "has no queues in RocksDB"),
+        (Phase.DOUBLE_WRITE, "is in a migration"),
+        (Phase.ROCKSDB, "is in a migration"),
+        (Phase.FINISHED, None),
+    ],
+)
+def test_queues_are_replaced_only_where_no_files_have_them_as_well(
+    tmp_path: Path, phase: Phase, refused: str | None
+) -> None:
+    make_on_files(tmp_path / "store")
+    with open_store(config(tmp_path / "store")) as store:
+        store.put(messages(0, 50))
+        advance(store, phase)
+    parts = find_parts(tmp_path / "store")
+    if refused is None:
+        check_owns_queues(parts)
+        return
+    with pytest.raises(PipelineError, match=refused):
+        check_owns_queues(parts)
 
 
 def test_a_store_that_was_killed_lives_as_its_log_says(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from kvcq_client import Bounds, Client, Message, Queue
 from migration.spark.errors import PipelineError, SourceOptionError
@@ -308,6 +308,41 @@ def test_a_stream_meets_new_and_vanished_queues(
     lax = stream_reader(service, subscribePattern=f"{topic}.*", failOnDataLoss="false")
     (partition,) = lax.partitions(end, again)
     assert partition.value == (QueueRange(Queue(new, 0), 1, 2),)
+
+
+def test_a_topic_that_began_anew_fails_a_stream_or_is_read_from_its_first_message(
+    service: RunningService, client: Client, topic: str
+) -> None:
+    other = f"{topic}-other"
+    client.create_topic(other, 1)
+    fill(client, topic, 20)
+    options = {"subscribePattern": f"{topic}.*", "startingOffsets": "latest"}
+    strict, lax = (
+        stream_reader(service, **options, failOnDataLoss=fail) for fail in ("true", "false")
+    )
+    start = strict.initialOffset()
+    client.delete_topic(topic)
+    client.create_topic(topic, 2)
+    fill(client, topic, 8)
+    # Without an error now, the first ten messages of each queue would be passed over later.
+    with pytest.raises(PipelineError, match="has 0 to 4, not 10: messages are gone unread"):
+        strict.latestOffset(start, ReadAllAvailable())
+    client.put_numbered(
+        [Message(other, b"x")] * 100, producer_id=f"fill-{next(_names)}", sequence=0
+    )
+    read: dict[Queue, list[int]] = {}
+    for _ in range(20):
+        end = lax.latestOffset(start, ReadMaxRows(10))
+        for part in lax.partitions(start, end):
+            for queue, first, stop in part.value:
+                read.setdefault(queue, []).extend(range(first, stop))
+        start = end
+    assert read == {
+        Queue(topic, 0): [*range(4)],
+        Queue(topic, 1): [*range(4)],
+        Queue(other, 0): [*range(100)],
+    }
+    assert lax.latestOffset(start, ReadAllAvailable()) == start
 
 
 def test_an_offset_does_not_grow_with_queues_that_stand_still(
