@@ -69,6 +69,8 @@ class LiveMigration:
         self._verifier = Verifying(self._on)
         if self.state.inherits is not None:
             taken = inherit(store, self._keeper.root, self.state.inherits)
+            # As an append of an ASYNC store it is not durable yet, and the state says that it is.
+            store.flush()
             event = "; ".join(taken.lines()) or "nothing waited in the broker's topics"
             self._keeper.move(event, inherits=None)
         self._begun = True

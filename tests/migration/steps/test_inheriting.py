@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import shutil
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from migration.check import check_store
 from migration.opening import open_any
 from migration.plan.plan import plan_directory
-from migration.state import read_state
+from migration.state import StateKeeper, read_state
 from migration.steps import inheriting
 from migration.steps.adopting import adopt
 from store.base import no_progress
@@ -19,12 +20,15 @@ from store.config import StoreConfig
 from store.format import unpack_record
 from store.puts import AppendPath
 from tests.support.fake_clock import FakeClock
+from tests.support.tree import copy_open
 from tests.support.waiting_broker import WaitingBroker
 from tests.support.written_broker import LAYOUT, SEGMENT_BYTES
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from migration.state import MigrationState
+    from migration.steps.inheriting import Inheritance
     from store.message_store import MessageStore
 
 NOW_MS = 2_000_000_000_000
@@ -188,6 +192,44 @@ def test_what_is_cut_short_goes_on_and_takes_each_once(
         assert found.pop("open 2") == 0
         assert found.keys() == names
         assert store.timers.count() == 5
+
+
+def test_a_loss_of_power_behind_the_take_over_loses_none(
+    broker: WaitingBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state says durably that all are taken over: so they must be durable before."""
+    names = some_of_each(broker)
+    root, lost = broker.stop(read_ms=NOW_MS - 1000, next_timer=6), tmp_path / "lost"
+    adopt(root, layout=LAYOUT)
+    clock = FakeClock(NOW_MS)
+    flushed: list[int] = []
+    take, move = inheriting.inherit, StateKeeper.move
+
+    def taken(store: MessageStore, *args: Any) -> Inheritance:  # noqa: ANN401 - passed on
+        found = take(store, *args)
+
+        def moved(keeper: StateKeeper, event: str, **changes: Any) -> MigrationState:  # noqa: ANN401
+            state = move(keeper, event, **changes)
+            flushed.append(store.flushed_offset)
+            copy_open(root, lost)
+            return state
+
+        monkeypatch.setattr(StateKeeper, "move", moved)
+        return found
+
+    monkeypatch.setattr("migration.steps.live.inherit", taken)
+    slowly = replace(config_of(root), flush_interval_ms=60_000)
+    open_any(slowly, clock=clock).store.close()
+    monkeypatch.undo()
+    for segment in (lost / "commitlog").iterdir():
+        data = segment.read_bytes()
+        kept = max(0, flushed[0] - int(segment.name))
+        segment.write_bytes(data[:kept].ljust(len(data), b"\0"))
+    with closing(opened(lost, clock)) as store:
+        clock.advance(7)
+        found = waiting_in(store)
+        assert found.pop("open 2") == 0
+        assert found.keys() == names
 
 
 def test_without_the_timers_files_the_log_says_what_was_delivered(broker: WaitingBroker) -> None:
