@@ -88,10 +88,10 @@ def restore(
 
     `segments_only`: without `kvcq/`, which the first opening, or the Spark job, rebuilds from
     snapshots and log. Raises InvalidArgumentError for a cut outside the backup, before the end of
-    its first message, or before its first snapshot if the log does not begin at 0;
-    BackupRefusedError if `root` is not empty or another restore writes there; BackupDamagedError if
-    a file does not match; BackupTargetError, DiskFullError. On an error `root` is unchanged; the
-    next restore removes files under `<root>.restoring`.
+    its first message, or before its first snapshot if the log, or the records of its state, do not
+    begin at 0; BackupRefusedError if `root` is not empty or another restore writes there;
+    BackupDamagedError if a file does not match; BackupTargetError, DiskFullError. On an error
+    `root` is unchanged; the next restore removes files under `<root>.restoring`.
     """
     root = root.absolute()
     _check_cut(place, backup, cut)
@@ -370,7 +370,7 @@ def _cut_log(directory: StoreDir, backup: Backup, cut: Cut, cut_from: int) -> Lo
 def _check_state(directory: StoreDir, backup: Backup, end: int) -> None:
     """Check that the state at the log's new end can be rebuilt. Raises InvalidArgumentError."""
     is_old = directory.format_version < FORMAT_VERSION  # topics and groups of then are in meta/
-    if backup.start_offset == 0 or is_old:
+    if max(backup.start_offset, directory.base_offset) == 0 or is_old:
         return
     points = [each.point for each in snapshots_in(directory.root / DIRECTORY)]
     if not any(point <= end for point in points):

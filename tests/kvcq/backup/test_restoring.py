@@ -16,6 +16,7 @@ from store.log import SegmentSet
 from store.message import Message
 from store.metadata import KEEP_ALL, Retention
 from store.state import STATE_TOPIC, Tables
+from store.store_dir import StoreDir
 from tests.support.backups import bodies, opened, put_some, queues_of
 from tests.support.checked import assert_whole
 from tests.support.fake_clock import FakeClock
@@ -385,6 +386,34 @@ def test_what_was_decided_behind_a_cut_is_undone(tmp_path: Path) -> None:
             assert topic.retention == (KEEP_ALL if is_cut else Retention(messages=5))
             assert differences(store) == []
         assert_whole(root)
+
+
+def test_a_cut_before_the_first_state_is_refused_also_if_the_log_is_complete(
+    tmp_path: Path,
+) -> None:
+    """Records of a log that was taken over do not have its topics: a snapshot has."""
+    root, clock = tmp_path / "store", FakeClock()
+    with open_small(root, clock) as store:
+        put_some(store, clock, 3)
+        taken_over = store.log.appended_offset
+    StoreDir(root).begin_state(taken_over)
+    with open_small(root, clock) as store:
+        put_some(store, clock, 3)
+        before = store.log.appended_offset
+        put_some(store, clock, 3)
+        store.snapshots.take_anew()
+        put_some(store, clock, 3)
+        behind = store.log.appended_offset
+        put_some(store, clock, 3)
+        taken = take_backup(store, queues_of(store), str(tmp_path / "b"), clock=clock)
+    place = open_place(str(tmp_path / "b"))
+    for cut in (taken_over, before):
+        with pytest.raises(InvalidArgumentError, match="its oldest snapshot is of"):
+            restore(place, taken.backup, tmp_path / "refused", Cut(until_offset=cut))
+    assert not (tmp_path / "refused").exists()
+    restore(place, taken.backup, tmp_path / "again", Cut(until_offset=behind))
+    with open_small(tmp_path / "again", FakeClock(clock.now_ms())) as store:
+        assert [topic.name for topic in store.list_topics("", None, 9)] == ["T0", "T1"]
 
 
 def test_bytes_that_a_topic_keeps_are_counted_anew_after_a_cut(tmp_path: Path) -> None:
