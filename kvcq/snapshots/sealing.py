@@ -20,6 +20,7 @@ from kvcq.errors import EngineFailedError
 from kvcq.snapshots.snapshot import ENDS_FILE, STATE_FILE, Snapshot
 from kvcq.tables import BOUNDS, STATE, is_end_of_queue
 from store.base import fsync_directory, start_module
+from store.errors import DiskFullError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,12 +32,14 @@ _NOT_SEALED = (b"p",)
 #: Fewer bytes of rows, about 20,000 rows, are written by this process: another one takes half a
 #: second of processor time before its first row.
 _SMALL_BYTES = 1 << 20
+#: With this code the other process ends on a full disk.
+_FULL = 3
 
 
 def seal(snapshot: Snapshot) -> None:
     """Write the snapshot's sealed files, durably. Repeatable.
 
-    Raises EngineFailedError if the copy is damaged, OSError, StoreFormatError.
+    Raises EngineFailedError if the copy is damaged, DiskFullError, OSError, StoreFormatError.
     """
     if snapshot.is_sealed:
         return
@@ -51,8 +54,11 @@ def seal(snapshot: Snapshot) -> None:
         stdin=subprocess.DEVNULL,
         low_priority=True,
     ) as process:
-        if process.wait():
-            raise EngineFailedError(f"the process that seals {snapshot.path} failed")
+        code = process.wait()
+    if code == _FULL:
+        raise DiskFullError(f"no space to seal {snapshot.path}")
+    if code:
+        raise EngineFailedError(f"the process that seals {snapshot.path} failed")
 
 
 def write_sealed(snapshot: Snapshot) -> None:
@@ -86,4 +92,7 @@ def _ends(engine: KvEngine) -> Iterator[Pair]:
 
 
 if __name__ == "__main__":
-    write_sealed(Snapshot.read(Path(sys.argv[1])))
+    try:
+        write_sealed(Snapshot.read(Path(sys.argv[1])))
+    except DiskFullError:
+        sys.exit(_FULL)

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.engine.rocks import crc32c
-from store.base import fsync_directory, make_directory
+from store.base import fsync_directory, make_directory, raising_disk_full
 from store.errors import StoreFormatError
 from store.notes import Notes
 
@@ -105,14 +105,16 @@ class Snapshot:
         """Turn the database `copy`, which is moved, into a snapshot in `directory`.
 
         Durable on return; a crash before that leaves a directory that does not count as a snapshot.
-        Raises OSError.
+        Raises OSError, DiskFullError.
         """
         path = directory / f"{mark.point:020}"
         unfinished = path.with_name(path.name + _UNFINISHED)
         shutil.rmtree(unfinished, ignore_errors=True)
-        make_directory(unfinished)
-        copy.rename(unfinished / COPY)
-        Notes(unfinished).put(_MARK, json.dumps(asdict(mark)).encode())
+        document = json.dumps(asdict(mark)).encode()
+        with raising_disk_full(unfinished, len(document)):
+            make_directory(unfinished)
+            copy.rename(unfinished / COPY)
+            Notes(unfinished).put(_MARK, document)
         if path.exists():  # left by one that could not be read
             shutil.rmtree(path)
         unfinished.rename(path)
@@ -172,12 +174,14 @@ class Snapshot:
 
     def seal(self, files: dict[str, int]) -> None:
         """Seal these complete files, given by name with their numbers of rows. Durable on
-        return."""
+        return. Raises OSError, DiskFullError."""
         sealed = {
             name: SealedFile(rows, (self.path / name).stat().st_size, _crc_of(self.path / name))
             for name, rows in files.items()
         }
-        self._notes.put(_SEALED, json.dumps(sealed).encode())
+        document = json.dumps(sealed).encode()
+        with raising_disk_full(self.path, len(document)):
+            self._notes.put(_SEALED, document)
 
     def verified_files(self) -> dict[str, Path]:
         """The sealed files, read and verified completely. Raises StoreFormatError."""

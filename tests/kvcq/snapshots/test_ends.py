@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,11 @@ from kvcq.snapshots import DIRECTORY, sealing, snapshots_in, taking
 from store.errors import DiskFullError, StoreFormatError
 from store.light_queue import LMQ_PREFIX
 from store.message import Message
+from store.notes import Notes
 from tests.support.checked import assert_whole
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences
+from tests.support.small_disk import small_disk
 from tests.support.stores import open_small
 from tests.support.tree import copy_open
 
@@ -270,6 +273,47 @@ def test_where_there_is_room_for_one_snapshot_the_older_ones_make_room(
     with open_small(root, clock) as store:
         assert store.bounds([("A", 0), (LIGHT, 0)]) == [(9, 9), (9, 9)]
         assert differences(store) == []
+
+
+def test_a_full_disk_is_told_by_the_process_that_seals_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Then older snapshots make room, and the log can be dropped."""
+    with small_disk(tmp_path / "disk", 16 << 20) as disk:
+        with open_small(disk.root / "store", FakeClock()) as store:
+            fill(store)
+            with monkeypatch.context() as patched:
+                patched.setattr(taking, "seal", lambda _: None)
+                patched.setattr("kvcq.snapshots.snapshot.Snapshot.verified_files", lambda _: {})
+                store.snapshots.take()
+        [snapshot] = snapshots_in(disk.root / "store" / DIRECTORY)
+        monkeypatch.setattr(sealing, "_SMALL_BYTES", 0)
+        disk.fill()
+        with pytest.raises(DiskFullError):
+            sealing.seal(snapshot)
+        disk.free()
+        sealing.seal(snapshot)
+        assert snapshot.verified_files()
+
+
+@pytest.mark.parametrize("what", ["mark", "sealed"])
+def test_a_disk_without_room_for_a_few_bytes_is_full_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    put = Notes.put
+
+    def full(notes: Notes, name: str, value: bytes) -> None:
+        if name == what:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        put(notes, name, value)
+
+    with open_small(tmp_path / "store", FakeClock()) as store:
+        fill(store)
+        with monkeypatch.context() as patched:
+            patched.setattr(Notes, "put", full)
+            with pytest.raises(DiskFullError):
+                store.snapshots.take()
+        store.snapshots.take()
 
 
 def test_without_room_for_any_the_newest_snapshot_and_the_log_stay(
