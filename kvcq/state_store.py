@@ -28,7 +28,7 @@ _POINT_KEY = b"p"
 class KvStateStore:
     """StateStore on a KvEngine, which the queues may share.
 
-    Thread: any for reads; `apply` and `advance` one at a time.
+    Thread: any; `apply` one at a time.
     """
 
     def __init__(self, engine: KvEngine, *, flushes: Callable[[], bool] = lambda: False) -> None:
@@ -67,7 +67,8 @@ class KvStateStore:
     def advance(self, end_offset: int) -> None:
         """Move the point to `end_offset`; the caller guarantees that no record up to there changes
         rows."""
-        self._point = max(self._point, end_offset)
+        with self._writing:  # a snapshot does that while records are applied
+            self._point = max(self._point, end_offset)
 
     def get(self, key: bytes) -> bytes | None:
         return self._engine.get(STATE, key)

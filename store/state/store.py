@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class StateStore(Rows, Protocol):
     """The rows of state as of one physical offset of the log, in a database.
 
-    Thread: any for reads; changes one at a time.
+    Thread: any; `apply` one at a time.
     """
 
     @property
