@@ -42,9 +42,12 @@ def _catch_up(on: Migration, filler: Filler) -> None:
     """Join lagging sides again, except failed ones."""
     for side in on.double.sides():
         if not side.joined and side.failure is None:
-            with _stopping(on, side):
-                if 0 < side.store.dispatched_offset < on.store.log.start_offset:
-                    on.reopen(side)  # empty: what was deleted in between cannot be told
+            current = side
+            if 0 < side.store.dispatched_offset < on.store.log.start_offset:
+                with _stopping(on, side):
+                    # It begins empty: what was deleted in the part that is gone is not known.
+                    current = on.reopen(side)
+            with _stopping(on, current):
                 filler.catch_up(side.name)
 
 

@@ -45,7 +45,8 @@ def ingest(
             raise InvalidArgumentError(
                 "start_offset", f"the files begin at {start_offset}, RocksDB ends at {at}"
             )
-        if dispatched_offset > on.store.flushed_offset:
+        # Also not beyond what is dispatched: the state would count as that far.
+        if dispatched_offset > min(on.store.flushed_offset, on.double.dispatched_offset):
             raise InvalidArgumentError(
                 "dispatched_offset", f"{dispatched_offset} is beyond the durable log"
             )

@@ -84,10 +84,10 @@ class Migration:
         self.opener.remove(name)
         self.double.is_gone(name)
 
-    def reopen(self, side: Side) -> None:
+    def reopen(self, side: Side) -> Side:
         """Reopen a failed side: the failure may only affect its open files, like a failed fsync.
-        The side becomes empty if the log no longer has the records that it lacks. Raises what
-        opening raises; the side then stays failed."""
+        The side becomes empty if the log no longer has the records that it lacks. Returns what
+        replaces it. Raises what opening raises; the side then stays failed."""
         try:
             side.close()
         except (StoreError, OSError):
@@ -104,7 +104,7 @@ class Migration:
                 event = f"rebuilt: {side.name.value}; the verification is invalidated"
                 changes = self.state.rebuilt(side.name.value)
                 self.double.change_phase(lambda: self.moved(event, **changes))
-        self.double.attach(side.name, fresh)
+        return self.double.attach(side.name, fresh)
 
     def give_config_back(self) -> WrittenBack | None:
         """Write topics and committed offsets to RocketMQ's `config/`.

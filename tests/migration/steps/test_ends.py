@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from migration.check import check_store
 from migration.fill.pace import Pace
 from migration.repair.rebuild_side import set_side_aside
 from migration.state import SideName
@@ -131,6 +132,7 @@ def test_a_file_without_units_says_where_its_queue_ends(root: Path) -> None:
         assert store.bounds(IDLE) == [(end, end)]
         assert live(store).rollback() is None
         assert store.bounds(IDLE) == [(end, end)]
+    assert check_store(root) == []
 
 
 def test_a_side_that_the_log_has_left_behind_begins_anew(
