@@ -207,10 +207,7 @@ def _stopping_loop_on_signals(
     stop: Callable[[], None], workers: Iterable[asyncio.Task[None]]
 ) -> Iterator[None]:
     """`stop` at the first signal; the second one cancels the handlers."""
-    loop = asyncio.get_running_loop()
-    before = {which: signal.getsignal(which) for which in _SIGNALS}
     seen: list[int] = []
-    taken: list[signal.Signals] = []
 
     def on_signal(which: int) -> None:
         if seen:
@@ -221,17 +218,52 @@ def _stopping_loop_on_signals(
             stop()
         seen.append(which)
 
-    # Not available: outside of the main thread, or on this system.
-    with suppress(NotImplementedError, RuntimeError, ValueError):
-        for which in _SIGNALS:
-            loop.add_signal_handler(which, on_signal, which)
-            taken.append(which)
+    loop = asyncio.get_running_loop()
+    signals = _signals.setdefault(loop, _LoopSignals(loop))
+    signals.tell(on_signal)
     try:
         yield
     finally:
-        for which in taken:
-            loop.remove_signal_handler(which)
-            signal.signal(which, before[signal.Signals(which)] or signal.SIG_DFL)
+        if signals.tell_no_more(on_signal):
+            del _signals[loop]
+
+
+class _LoopSignals:
+    """Passes signals on to all runs in an event loop, which has one handler for each."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._told: list[Callable[[int], None]] = []
+        self._before: dict[signal.Signals, Any] = {}
+
+    def tell(self, run: Callable[[int], None]) -> None:
+        """Tell the run of signals from now on."""
+        self._told.append(run)
+        # Not available: outside of the main thread, or on this system.
+        with suppress(NotImplementedError, RuntimeError, ValueError):
+            for which in _SIGNALS:
+                if which not in self._before:
+                    handler = signal.getsignal(which)
+                    self._loop.add_signal_handler(which, self._came, which)
+                    self._before[which] = handler
+
+    def tell_no_more(self, run: Callable[[int], None]) -> bool:
+        """Returns whether it was the last one: signals act as before then."""
+        self._told.remove(run)
+        if self._told:
+            return False
+        for which, handler in self._before.items():
+            self._loop.remove_signal_handler(which)
+            signal.signal(which, handler or signal.SIG_DFL)
+        return True
+
+    def _came(self, which: int) -> None:
+        for run in tuple(self._told):
+            run(which)
+
+
+#: Of event loops with runs.
+_signals: dict[asyncio.AbstractEventLoop, _LoopSignals] = {}
 
 
 # --- what is logged ------------------------------------------------------------------------

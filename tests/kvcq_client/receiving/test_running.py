@@ -380,7 +380,11 @@ async def work_in_loop(delivery):
 
 async def main():
     async with AsyncClient(target) as client:
-        await client.receiver("jobs", group="g").run(work_in_loop, concurrency=2)
+        if kind == "loop":
+            await client.receiver("jobs", group="g").run(work_in_loop, concurrency=2)
+        else:
+            runs = [client.receiver("jobs", group="g").run(work_in_loop) for _ in range(2)]
+            await asyncio.gather(*runs)
 
 if kind == "threads":
     with Client(target) as client:
@@ -400,6 +404,7 @@ print("left", flush=True)
     [
         (signal.SIGTERM, "other thread"),
         (signal.SIGINT, "loop"),
+        (signal.SIGTERM, "two runs in a loop"),
         pytest.param(signal.SIGTERM, "threads", marks=pytest.mark.slow),
         pytest.param(signal.SIGTERM, "loop", marks=pytest.mark.slow),
         pytest.param(signal.SIGINT, "threads", marks=pytest.mark.slow),
