@@ -100,6 +100,17 @@ def test_both_kinds_are_listed(target: str) -> None:
     assert "shared-one" in run(target, "group", "list").stdout
 
 
+def test_a_group_that_is_deleted_while_all_are_listed_is_left_out(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(target, "group", "create", "stays")
+    groups = Client.groups
+    monkeypatch.setattr(Client, "groups", lambda client: iter(["deleted", *groups(client)]))
+    listed = [one["group"] for one in answer(target, "group", "list")]
+    assert "stays" in listed
+    assert "deleted" not in listed
+
+
 def test_where_a_group_is_is_shown_queue_by_queue(target: str) -> None:
     put(target, "places", 4)
     with Client(target) as client:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from kvcq_client import Start
+from kvcq_client import NotFoundError, Start
 from server.cli.online.connection import command_at, connect, server_options
 from server.cli.online.groups_shown import print_offsets, print_settings, print_shared, row_of
 from server.cli.terminal import (
@@ -147,11 +148,12 @@ def update(
 def list_groups(server: str, as_json: bool) -> None:
     """List all groups with their kind, and with their lag: messages not committed, or not done."""
     with connect(server) as client:
-        rows = [
-            row_of(name, state, [] if state.is_shared else client.group_offsets(name))
-            for name in client.groups()
-            for state in [client.describe_group(name)]
-        ]
+        rows = []
+        for name in client.groups():
+            with suppress(NotFoundError):  # it was deleted since it was listed
+                state = client.describe_group(name)
+                offsets = [] if state.is_shared else client.group_offsets(name)
+                rows.append(row_of(name, state, offsets))
     if as_json:
         print_json([row.document() for row in rows])
     elif rows:
