@@ -16,6 +16,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
+from server.puts.gathering import Gathering
 from server.wire import INLINE_PARTS, parts_of
 from store.errors import (
     AppendWouldWaitError,
@@ -35,13 +36,6 @@ if TYPE_CHECKING:
 #: Messages of one append, and bytes of their bodies: a batch lies in one segment or in none.
 MAX_MESSAGES = 256
 MAX_BYTES = 1 << 20
-
-#: Messages are appended after this many turns of the loop without another put. An idle turn takes
-#: some microseconds. With 6 of them 64 callers were 0.95 times as fast, and with 3 they were not
-#: gathered at all.
-_QUIET_TURNS = 12
-#: Concurrent puts are gathered for this long at most, in seconds.
-_GATHERING_S = 0.005
 
 #: Messages of a rejected append that are appended one by one in one turn of the loop.
 _ALONE_A_TURN = 32
@@ -74,12 +68,9 @@ class PutCoalescer:
         self._durability = durability
         self._loop = loop
         self._flush_timeout_s = flush_timeout_s
-        self._waiting: list[_Waiting] = []
+        self._waiting: Gathering[_Waiting] = Gathering(loop, self._append_waiting)
         self._waiting_bytes = 0
         self._waiting_parts = 0
-        self._has_company = False  # recent puts arrived together
-        self._seen = self._quiet_turns = 0
-        self._gathering_end_s = 0.0
         self._durable: deque[_Settled] = deque()  # to be answered
         self._is_answering = False
         self._tasks: set[asyncio.Task[None]] = set()  # appends that would have kept the loop
@@ -91,17 +82,15 @@ class PutCoalescer:
         """
         future: asyncio.Future[PutResult] = self._loop.create_future()
         parts = parts_of(message)
-        if not self._waiting:
-            self._seen = self._quiet_turns = 0
-            self._gathering_end_s = self._loop.time() + _GATHERING_S
-            self._loop.call_soon(self._turn)
-        elif (
+        is_full = (
             len(self._waiting) >= MAX_MESSAGES
             or self._waiting_bytes + len(message.body) > MAX_BYTES
             or self._waiting_parts + parts > INLINE_PARTS
-        ):
-            self._append_waiting()  # later puts are taken by the call that is already scheduled
-        self._waiting.append((message, future))
+        )
+        if is_full and self._waiting:
+            self._waiting.add_to_next((message, future))
+        else:
+            self._waiting.add((message, future))
         self._waiting_bytes += len(message.body)
         self._waiting_parts += parts
         return future
@@ -122,22 +111,7 @@ class PutCoalescer:
             raise of_single_put(error) from None
         return appended.requests[0], appended.store_time_ms
 
-    def _turn(self) -> None:
-        count = len(self._waiting)
-        self._quiet_turns = self._quiet_turns + 1 if count == self._seen else 0
-        self._seen = count
-        if (
-            self._has_company
-            and self._quiet_turns < _QUIET_TURNS
-            and self._loop.time() < self._gathering_end_s
-        ):
-            self._loop.call_soon(self._turn)
-            return
-        self._has_company = count > 1
-        self._append_waiting()
-
-    def _append_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
+    def _append_waiting(self, waiting: list[_Waiting]) -> None:
         self._waiting_bytes = self._waiting_parts = 0
         batch = [one for one in waiting if not one[1].cancelled()]
         if batch:

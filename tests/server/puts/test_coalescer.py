@@ -10,14 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from server.puts.appender import Appender
-from server.puts.coalescer import (
-    _GATHERING_S,
-    _QUIET_TURNS,
-    MAX_MESSAGES,
-    PutCoalescer,
-    PutResult,
-)
+from server.puts.coalescer import MAX_MESSAGES, PutCoalescer, PutResult
 from server.puts.durability import Durability
+from server.puts.gathering import GATHERING_S, LONE_CALLS, QUIET_TURNS
 from server.wire.put_limits import INLINE_PARTS
 from server.workers import Workers
 from store.consume_queue import DispatchRequest
@@ -140,7 +135,7 @@ async def test_calls_in_company_are_gathered_over_turns(monkeypatch: pytest.Monk
     putting = []
     for number in range(4):
         putting.append(coalescer.put(_message(b"%d" % number)))
-        await _in_turns(_QUIET_TURNS - 2)
+        await _in_turns(QUIET_TURNS - 2)
     assert store.appends == []
     await asyncio.gather(*putting)
     assert store.appends == [[b"0", b"1", b"2", b"3"]]
@@ -156,6 +151,21 @@ async def test_a_call_that_lost_its_company_is_the_last_to_wait_for_it() -> None
     assert store.appends == [[b"a"], [b"b"]]
 
 
+async def test_after_some_lone_calls_one_waits_for_company() -> None:
+    """Calls that gRPC hands over one a turn would not meet otherwise."""
+    store = RecordingStore()
+    coalescer = _coalescer(store)
+    for _ in range(LONE_CALLS):
+        putting = coalescer.put(_message(b"alone"))
+        await _in_turns(2)
+        assert putting.done()
+    store.appends.clear()
+    putting = coalescer.put(_message(b"a"))
+    await _in_turns(2)
+    await asyncio.gather(putting, coalescer.put(_message(b"b")))
+    assert store.appends == [[b"a", b"b"]]
+
+
 async def test_gathering_ends_however_many_calls_come(monkeypatch: pytest.MonkeyPatch) -> None:
     store = RecordingStore()
     coalescer = await _with_company(store)
@@ -166,13 +176,13 @@ async def test_gathering_ends_however_many_calls_come(monkeypatch: pytest.Monkey
         coalescer.put(_message(b"next"))
         await _in_turns(1)
     assert not first.done()
-    now_s += _GATHERING_S
+    now_s += GATHERING_S
     await _in_turns(2)
     assert first.done()
     assert [len(append) for append in store.appends] == [6]
 
 
-@given(st.lists(st.integers(0, 2 * _QUIET_TURNS), max_size=40))
+@given(st.lists(st.integers(0, 2 * QUIET_TURNS), max_size=40))
 def test_however_puts_come_each_is_appended_once_and_in_order(puts: list[int]) -> None:
     store = RecordingStore()
 
@@ -295,7 +305,7 @@ async def test_what_one_flush_made_durable_is_answered_in_several_turns() -> Non
     putting: list[asyncio.Future[PutResult]] = []
     for append in range(3):
         putting += [coalescer.put(_message(b"%d" % append)) for _ in range(10)]
-        await _in_turns(_QUIET_TURNS + 2)
+        await _in_turns(QUIET_TURNS + 2)
     assert [len(append) for append in store.appends] == [10, 10, 10]
     store.flushed()
     done = []
@@ -306,7 +316,7 @@ async def test_what_one_flush_made_durable_is_answered_in_several_turns() -> Non
     assert [one.result()[0].queue_offset for one in putting] == list(range(30))
     # And again, from the start.
     late = coalescer.put(_message(b"late"))
-    await _in_turns(_QUIET_TURNS + 2)
+    await _in_turns(QUIET_TURNS + 2)
     store.flushed()
     await late
 
