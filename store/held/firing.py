@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.base import Lock, Wake
@@ -22,10 +23,9 @@ from store.errors import (
 from store.held.records import TIMER_DELIVER, ready
 from store.puts import Step
 from store.state import (
-    NOWHERE,
     TIMER_TOPIC,
     TimerEnd,
-    TimerEnded,
+    TimersEnded,
     split_timer_key,
     timer_key,
 )
@@ -44,13 +44,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Most messages delivered in a second, so that puts can proceed.
-MOST_A_SECOND = 20_000
+#: Most messages delivered in a second, and the pause after each append, as a share of the time for
+#: which it had the interpreter: puts and reads can proceed.
+MOST_A_SECOND = 25_000
+_REST = 1.0
 #: Messages of one append, and their bytes: the append lock is held for about 2 ms.
 _TOGETHER = 256
 _MOST_BYTES = 4 << 20
 #: After this many messages the thread releases the interpreter, which puts would wait 5 ms for.
-_UNINTERRUPTED = 16
+_UNINTERRUPTED = 64
 #: Longest wait while any message waits: the store's time follows a jump of the clock in steps.
 _LOOK_S = 1.0
 #: Delay before looking again for due messages that are not dispatched yet.
@@ -150,7 +152,7 @@ class Firing:
     def _applied(self, changes: Changes, physical_offset: int) -> None:
         """Listener of the applier: notes new rows, and ends `_wait` if one is due earlier."""
         del physical_offset
-        came = [key for key, row in changes.written.items() if key[:1] == b"i" and row is not None]
+        came = [key for key, row in changes.written.items() if row is not None and key[:1] == b"i"]
         if not came:
             return
         lowest = min(came)
@@ -187,40 +189,47 @@ class Firing:
 
     def _put(self, due: Sequence[_Due]) -> tuple[int, int]:
         """Deliver or end the timers in one append. Returns how many ended, and the log's end."""
-        ended: list[TimerEnded] = []
+        keys = [each.key for each in due]
+        ended: list[TimersEnded] = []
 
         def steps() -> list[Step]:
             ended.clear()
             tables = self._topics.view.tables
-            rows = tables.timers([each.key for each in due])
+            rows = tables.timers(keys)
             names = {each.ready.message.topic for each in due if each.ready is not None}
             found = dict(zip(names, tables.topics(list(names)), strict=True))
             messages: list[Message] = []
             details: list[Prepared] = []
+            fired: list[bytes] = []
+            gone: list[bytes] = []
+            lost: list[bytes] = []
             for (key, row, what), now in zip(due, rows, strict=True):
                 if now != row:
                     continue  # recalled or moved
-                how = TimerEnd.LOST
-                if what is not None:
-                    message, prepared = what
-                    topic = found[message.topic]
-                    how = TimerEnd.GONE
-                    if topic is not None and topic.created_offset == row.begins:
-                        how = TimerEnd.FIRED
-                        queue_id = message.queue_id % topic.queue_count
-                        if queue_id != message.queue_id:
-                            message = message._replace(queue_id=queue_id)
-                        messages.append(message)
-                        details.append(prepared)
-                ended.append(TimerEnded(*split_timer_key(key), NOWHERE, how))
+                if what is None:
+                    lost.append(key)
+                    continue
+                message, prepared = what
+                topic = found[message.topic]
+                if topic is None or topic.created_offset != row.begins:
+                    gone.append(key)
+                    continue
+                fired.append(key)
+                if message.queue_id >= topic.queue_count:
+                    message = message._replace(queue_id=message.queue_id % topic.queue_count)
+                messages.append(message)
+                details.append(prepared)
+            # Those that are delivered in the order of their messages: a trace counts on it.
+            ends = (fired, TimerEnd.FIRED), (gone, TimerEnd.GONE), (lost, TimerEnd.LOST)
+            ended.extend(TimersEnded(*each) for each in ends if each[0])
             return [Step(list(ended), messages, prepared=details)] if ended else []
 
         end = self._appends.decide_steps(steps) if due else self._appends.log.appended_offset
-        for each in ended:
-            self.fired += each.how is TimerEnd.FIRED
-            self.gone += each.how is TimerEnd.GONE
-            self.lost += each.how is TimerEnd.LOST
-        return len(ended), end
+        count = Counter({how: len(of) for of, how in ended})
+        self.fired += count[TimerEnd.FIRED]
+        self.gone += count[TimerEnd.GONE]
+        self.lost += count[TimerEnd.LOST]
+        return count.total(), end
 
     def _tell_how_late(self, now_ms: int, rows: Sequence[tuple[bytes, TimerRow]]) -> None:
         late_ms = now_ms - split_timer_key(rows[0][0])[0] if rows else 0
@@ -251,7 +260,7 @@ class Firing:
     def _run(self) -> None:
         told = ""
         while not self._stopped.is_set():
-            begin_s = self._monotonic_s()
+            begin_s, begin_cpu_s = self._monotonic_s(), time.thread_time()
             try:
                 count = self.fire()
             except (StoreClosedError, StoreFailedError):
@@ -266,9 +275,9 @@ class Firing:
                 continue
             told = ""
             if count:
+                rest_s = _REST * (time.thread_time() - begin_cpu_s)
                 spare_s = begin_s + count / MOST_A_SECOND - self._monotonic_s()
-                if spare_s > 0:
-                    self._stopped.wait(spare_s)
+                self._stopped.wait(max(rest_s, spare_s))
             else:
                 self._wait()
 

@@ -25,6 +25,7 @@ from store.state.entries import (
     Reset,
     Seen,
     TimerEnded,
+    TimersEnded,
     TimerSet,
     TopicEnded,
     TopicKeeps,
@@ -226,6 +227,9 @@ def apply_entry(entry: Entry, at: int, changes: Changes) -> None:
                 before = changes.get(key)
                 assert before is not None, f"timer {timer} was moved, and does not wait"
                 changes.put(key, pack_timer(unpack_timer(before)._replace(place=moved_to)))
+        case TimersEnded(timers):
+            changes.written.update(dict.fromkeys(timers))
+            _count_timers(changes, -len(timers))
         case HalfBegun() | HalfEnded() | HalfChecked() | HalfMoved() | HalvesForgotten():
             apply_half_entry(entry, at, changes)
         case LiteTopicsOf(topic, expiry_ms):

@@ -224,6 +224,13 @@ class TimerEnded(NamedTuple):
     how: TimerEnd
 
 
+class TimersEnded(NamedTuple):
+    """Delayed messages no longer wait: packed as a TimerEnded for each, and read back as those."""
+
+    keys: Sequence[bytes]  # of their rows, see timer_key
+    how: TimerEnd
+
+
 class LiteTopicsOf(NamedTuple):
     """The topic is a parent of lite topics. Each lite topic expires after this idle time."""
 
@@ -249,6 +256,7 @@ Entry = (
     | Seen
     | TimerSet
     | TimerEnded
+    | TimersEnded
     | HalfBegun
     | HalfEnded
     | HalfChecked

@@ -52,6 +52,7 @@ from store.errors import InvalidArgumentError
 from store.metadata import MessageType, Retention
 from store.state.entries import (
     MOST_MADE,
+    NOWHERE,
     Begun,
     Committed,
     CorruptStateError,
@@ -70,6 +71,7 @@ from store.state.entries import (
     Seen,
     TimerEnd,
     TimerEnded,
+    TimersEnded,
     TimerSet,
     TopicEnded,
     TopicKeeps,
@@ -118,6 +120,7 @@ _LITE = struct.Struct(">BHq")
 _SEEN = struct.Struct(">BHHiqQ")
 _TIMER_SET = struct.Struct(">BHqqq")
 _TIMER_ENDED = struct.Struct(">BqqqB")
+_END = struct.Struct(">qB")  # its fields behind those that are also in the key of a timer's row
 
 
 def pack_entries(
@@ -209,6 +212,9 @@ class _Body:
                 data += _TIMER_SET.pack(23, self._place(topic), due_ms, place, nonce)
             case TimerEnded():
                 data += _TIMER_ENDED.pack(24, *entry)
+            case TimersEnded(timers, how):
+                end = _END.pack(NOWHERE, how)
+                data += b"".join([b"\x18" + key[1:] + end for key in timers])
             case HalfBegun() | HalfEnded() | HalfChecked() | HalfMoved() | HalvesForgotten():
                 data += pack_half_entry(entry, self._place)
             case LiteTopicsOf(topic, expiry_ms):

@@ -18,12 +18,16 @@ from store.state import (
     Passed,
     StateView,
     Tables,
+    TimerEnd,
+    TimersEnded,
+    TimerSet,
     TopicEnded,
     TopicKeeps,
     TopicsMade,
     TopicTakes,
     changes_of,
     pack_entries,
+    timer_key,
     unpack_entries,
 )
 from tests.support.state import ENTRIES, DictRows
@@ -109,6 +113,21 @@ def test_a_topic_keeps_its_type_beside_what_it_keeps(
     plain = DictRows()
     plain.take(changes_of([TopicsMade(["t"], 4, 7, KEEP_ALL)], 100, plain))
     assert rows.rows == plain.rows  # as programs before types wrote it
+
+
+@pytest.mark.parametrize("how", [TimerEnd.FIRED, TimerEnd.LOST])
+def test_delayed_messages_that_end_together_end_as_one_by_one(how: TimerEnd) -> None:
+    rows = DictRows()
+    made = TopicsMade(["T"], 1, 0, KEEP_ALL)
+    rows.take(changes_of([made, *(TimerSet("T", 5, n, 7) for n in range(4))], 1, rows))
+    ended = [TimersEnded([timer_key(5, n) for n in (0, 2, 3)], how)]
+    ((_, body),) = pack_entries(ended)
+    one_by_one = unpack_entries(body)
+    assert len(one_by_one) == 3
+    changes = changes_of(ended, 1, rows)
+    assert changes.written == changes_of(one_by_one, 1, rows).written
+    rows.take(changes)
+    assert Tables(rows).count_timers() == 1
 
 
 def test_a_deletion_takes_the_offsets_of_all_groups_on_the_topic() -> None:
