@@ -178,7 +178,9 @@ def columns_in(
 def _ordering_keys_in(columns: pb.MessageColumns, count: int, budget: Budget) -> Sequence[str]:
     ordering_keys = _column("ordering_keys", columns.ordering_keys, count)
     budget.parts(count, "columns.ordering_keys")
-    queue_ids = columns.queue_ids or repeat(-1, count)
+    queue_ids: Iterable[int] = repeat(-1, count)
+    if columns.queue_ids:
+        queue_ids = _column("queue_ids", columns.queue_ids, count)
     for index, (ordering_key, queue_id) in enumerate(zip(ordering_keys, queue_ids, strict=True)):
         if ordering_key:
             check_ordering_key(

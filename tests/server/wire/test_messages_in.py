@@ -99,6 +99,20 @@ def test_columns_are_the_messages_they_stand_for(
     assert isinstance(found[1], PlainMessages) == (count >= FEW and not tag)
 
 
+@pytest.mark.parametrize("ordering_keys", [(), ["k"]])
+@pytest.mark.parametrize("queue_ids", [[0, 1], [-1, -1]])
+def test_a_column_of_another_length_is_refused(
+    queue_ids: list[int], ordering_keys: list[str]
+) -> None:
+    columns = pb.MessageColumns(
+        topics=["t"], bodies=[b"x"], queue_ids=queue_ids, ordering_keys=ordering_keys
+    )
+    request = pb.PutBatchRequest(columns=columns)
+    with pytest.raises(InvalidArgumentError, match="2 values for 1 messages") as refused:
+        messages_in.request_in(request, ("::1", 1), lambda _topic, _key: 0, Budget())
+    assert refused.value.field == "columns.queue_ids"
+
+
 def _of_parts(form: str, counts: list[int]) -> pb.PutBatchRequest:
     """Messages with so many parts each, of all kinds that the form has."""
     words = [[f"w{number}" for number in range(count)] for count in counts]
