@@ -103,7 +103,7 @@ class TracedGroup(NamedTuple):
     queue_id: int
     queue_offset: int
     state: TraceGroupState
-    deliveries: int  # so far, if in flight or waiting for redelivery
+    deliveries: int | None  # so far; None if unknown, as before the search reaches the log's end
     until_ms: int | None
     user: str  # who has the message; see TraceEvent
     address: str

@@ -13,6 +13,7 @@ from store.trace.story import What
 #: at most this many bytes.
 _MOST_SAID = 500
 _MOST_NAMES = 24 << 10
+_DELIVERIES_END = 1 << 31  # responses have an int32
 
 
 class Cursor(NamedTuple):
@@ -20,16 +21,18 @@ class Cursor(NamedTuple):
 
     at: int  # queue offset of the next record of the state
     ended: list[int]  # places, by number, that were deleted
-    said: list[tuple[str, int, What]]  # the last event that was returned, for each group and place
+    # For each group and place the last event that was returned, and how often the message was
+    # delivered; None: not known.
+    said: list[tuple[str, int, What, int | None]]
     letters: list[tuple[str, int, int]] = []  # noqa: RUF012 - never changed; group, place, letter
 
 
 def pack_cursor(cursor: Cursor) -> bytes:
     said, names = [], 0
-    for group, number, what in cursor.said[-_MOST_SAID:]:
+    for group, number, what, deliveries in cursor.said[-_MOST_SAID:]:
         names += len(group)
         if names <= _MOST_NAMES:
-            said.append([group, number, what.value])
+            said.append([group, number, what.value, deliveries])
     letters = cursor.letters[-_MOST_SAID:]
     return json.dumps([cursor.at, cursor.ended, said, letters], separators=(",", ":")).encode()
 
@@ -40,19 +43,25 @@ def unpack_cursor(data: bytes, places: int, most_at: int) -> Cursor:
         at, ended, said, letters = json.loads(data)
         if type(at) is not int or not 0 <= at <= most_at:
             raise ValueError
-        numbers = [*ended, *(number for _, number, _ in (*said, *letters))]
+        named = [each[:2] for each in said] + [(group, number) for group, number, _ in letters]
+        numbers = [*ended, *(number for _, number in named)]
         if any(type(each) is not int or not 0 <= each < places for each in numbers):
             raise ValueError
-        for group, _, _ in (*said, *letters):
+        for group, _ in named:
             if type(group) is not str:
                 raise ValueError
             group.encode()  # raises ValueError for an invalid text
         if any(type(letter) is not int or letter < 0 for _, _, letter in letters):
             raise ValueError
+        if any(
+            each is not None and (type(each) is not int or not 0 <= each < _DELIVERIES_END)
+            for *_, each in said
+        ):
+            raise ValueError
         return Cursor(
             at,
             ended,
-            [(group, number, What(what)) for group, number, what in said],
+            [(group, number, What(what), deliveries) for group, number, what, deliveries in said],
             [(group, number, letter) for group, number, letter in letters],
         )
     except (ValueError, TypeError, RecursionError):

@@ -95,11 +95,13 @@ class Matching:
         # Groups and places that something was said of, and what was said last; None: the group, in
         # order, has looked at the message.
         self._last: dict[tuple[str, Place], What | None] = {}
+        # How often they had received the message by then, as far as known.
+        self._deliveries: dict[tuple[str, Place], int] = {}
         # Dead letters that it became: by topic and name, the group and where it was.
         self._letters: dict[tuple[str, int], tuple[str, Place]] = {}
-        for group, number, what in cursor.said:
+        for group, number, what, deliveries in cursor.said:
             if sees(group):  # the caller may have named others
-                self._said(group, places[number], what)
+                self._said(group, places[number], what, deliveries)
         for group, number, name in cursor.letters:
             if sees(group):
                 self.became_letter(group, places[number], name)
@@ -107,7 +109,7 @@ class Matching:
     def cursor(self, at: int) -> Cursor:
         """A cursor for a search that continues at that record."""
         said = [
-            (group, self._numbers[place[:2]], what)
+            (group, self._numbers[place[:2]], what, self.deliveries(group, place))
             for (group, place), what in self._last.items()
             if what is not None
         ]
@@ -116,6 +118,10 @@ class Matching:
             for (_, name), (group, place) in self._letters.items()
         ]
         return Cursor(at, self._ended, said, letters)
+
+    def deliveries(self, group: str, place: Place) -> int | None:
+        """Number of deliveries to the group, by the records so far; None if they do not say."""
+        return self._deliveries.get((group, place))
 
     def became_letter(self, group: str, place: Place, name: int) -> None:
         """Note that the message became that dead letter of the group, so that the end of the letter
@@ -159,6 +165,7 @@ class Matching:
                 known = [place for name, place in self._last if name == group]
                 for place in known:
                     del self._last[group, place]
+                    self._deliveries.pop((group, place), None)
                 return [Event(What.GROUP_DELETED, time_ms, at, group, place) for place in known]
             case TopicEnded(topic):
                 return self._end(topic, record)
@@ -173,7 +180,7 @@ class Matching:
             end = said.first + said.mask.bit_length()
             return self._passed(group, place, end, record) if isinstance(entry, Leased) else []
         what = OF_GROUPS[said.what]
-        self._said(group, place, what)
+        self._said(group, place, what, said.delivery)
         return [
             Event(
                 *(what, record.store_time_ms, record.physical_offset, group, place),
@@ -227,15 +234,17 @@ class Matching:
         place = self._places.get((topic, queue_id))
         return place if place is not None and self._sees(group) else None
 
-    def _said(self, group: str, place: Place, what: What) -> None:
+    def _said(self, group: str, place: Place, what: What, deliveries: int | None) -> None:
         self._last[group, place] = what
+        if deliveries is not None:
+            self._deliveries[group, place] = deliveries
         if self._names is not None:
             self._names.add(group.encode())  # the end of a group names no topic
 
     def _at(
         self, what: What, group: str, place: Place, position: int, record: StateRecord
     ) -> Event:
-        self._said(group, place, what)
+        self._said(group, place, what, self._deliveries.get((group, place), 0))
         time_ms, at = record.store_time_ms, record.physical_offset
         return Event(what, time_ms, at, group, place, position=position)
 

@@ -110,7 +110,7 @@ class Standing(NamedTuple):
     group: str
     place: Place
     reader: Reader
-    deliveries: int = 0  # so far, of one in flight
+    deliveries: int | None = 0  # so far; None if the search has not found how many
     until_ms: int = 0
     nonce: int = 0
 

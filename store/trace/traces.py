@@ -282,9 +282,17 @@ class Traces:
             ):
                 is_whole = False
                 break
+        standings = self._standings(subject, sees)
+        if is_whole:  # a later record may tell of further deliveries
+            standings = [
+                each._replace(deliveries=matching.deliveries(each.group, each.place))
+                if each.deliveries is None
+                else each
+                for each in standings
+            ]
         return Story(
             subject,
-            self._standings(subject, sees),
+            standings,
             events,
             None if is_whole else pack_cursor(matching.cursor(at)),
             told_ms,
@@ -359,7 +367,7 @@ class Traces:
         if any(offset == place.offset for offset, _ in window.keys):
             return Standing(group, place, Reader.IN_ORDER)
         if place.offset < window.next_offset:
-            return Standing(group, place, Reader.DONE)
+            return Standing(group, place, Reader.DONE, None)  # the row keeps no count
         if settings.from_latest and not window.next_offset:
             begun_at = self._tables.begun_at(group, settings.begins_with(place.topic)) or 0
             if subject.physical_offset < begun_at and self._begins(place) < group_made_at(row):

@@ -16,7 +16,7 @@ def test_a_message_is_traced_from_put_to_acknowledgement(target: str) -> None:
     assert consumed.exit_code == 0, consumed.stderr
     trace = answer_of("trace", message_id, server=target)
     assert [each["what"] for each in trace["events"]] == ["delivered", "acknowledged"]
-    assert [each["outcome"] for each in trace["groups"]] == ["acknowledged"]
+    assert [(one["outcome"], one["deliveries"]) for one in trace["groups"]] == [("acknowledged", 1)]
     shown = kvcq("trace", message_id, server=target)
     assert "tracers" in shown.stdout
     assert "acknowledged" in shown.stdout

@@ -179,16 +179,10 @@ def _group_row(found: Trace, one: TracedGroup) -> tuple[object, ...]:
         one.topic,
         one.queue_id,
         found.outcome(one),
-        _deliveries(found, one) or "-",
+        one.deliveries or "-",
         "-" if one.until_ms is None else time_text(one.until_ms),
         _who(one),
     )
-
-
-def _deliveries(found: Trace, one: TracedGroup) -> int:
-    """Number of deliveries that the group's row and the events show."""
-    told = [each.delivery for each in found.events_of(one)]
-    return max([one.deliveries, *told])
 
 
 def _event_row(found: Trace, one: TraceEvent) -> tuple[object, ...]:

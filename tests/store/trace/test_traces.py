@@ -93,6 +93,7 @@ def test_each_delivery_is_told_and_what_is_now(store: MessageStore, clock: FakeC
         *(What.GIVEN_BACK, What.DELIVERED, What.ACKNOWLEDGED),
     ]
     assert [each.delivery for each in told.events] == [1, 2, 2, 2, 3, 0]
+    assert told.standings[0].deliveries == 3
     assert told.subject.now is Now.READABLE
     assert told.cursor is None
 
@@ -102,7 +103,8 @@ def test_what_a_filter_drops_is_passed_over(store: MessageStore) -> None:
     store.groups.create("g")
     receive(store, tag_filter="a")
     assert whats(story(store, other)) == [What.PASSED]
-    assert reader_of(story(store, other)) is Reader.DONE
+    (standing,) = story(store, other).standings
+    assert (standing.reader, standing.deliveries) == (Reader.DONE, 0)
     assert whats(story(store, wanted)) == [What.DELIVERED]
 
 
@@ -173,7 +175,7 @@ def test_a_forged_cursor_tells_nothing_of_groups_that_may_not_be_seen(store: Mes
     store.groups.create("secret")
     begun = store.bounds([(STATE_TOPIC, 0)])[0].max_offset
     store.delete_group("secret")
-    cursor = pack_cursor(Cursor(begun, [], [("secret", 0, What.DELIVERED)]))
+    cursor = pack_cursor(Cursor(begun, [], [("secret", 0, What.DELIVERED, 1)]))
     traces = store.traces
     assert traces.story(traces.message(at), cursor, lambda _: False).events == []
 
@@ -324,19 +326,24 @@ def test_a_long_story_comes_in_pages(store: MessageStore, monkeypatch: pytest.Mo
     store.delete_topic(LIGHT)
     for number in range(400):
         received = receive(store, topic="T")
-        store.groups.give_back("g", [received.handle], 0)
+        if number < 399:
+            store.groups.give_back("g", [received.handle], 0)
+        else:
+            store.groups.acknowledge("g", [received.handle])
         if number % 100 == 0:
             store.put([Message("T", b"b", light_queues=(LIGHT,))])
             receive(store, "h", LIGHT)
             store.delete_topic(LIGHT)
     whole = story(store, at)
     assert whole.cursor is None
+    assert [each.deliveries for each in whole.standings] == [400]
     monkeypatch.setattr(traces_module, "MOST_RECORDS", 1)
     events, cursor, pages = [], None, 0
     while True:
         page = store.traces.story(store.traces.message(at), cursor)
         events += page.events
         cursor, pages = page.cursor, pages + 1
+        assert [each.deliveries for each in page.standings] == [400 if cursor is None else None]
         if cursor is None:
             break
     assert pages > 2
@@ -357,9 +364,12 @@ def test_a_long_story_comes_in_pages(store: MessageStore, monkeypatch: pytest.Mo
             b"[0,7,[],[]]",
         ),
         *(
-            b'[0,[],[["g",0,99]],[]]',
-            b'[0,[],[["\\ud800",0,1]],[]]',
-            b"[0,[],[[1,0,1]],[]]",
+            b'[0,[],[["g",0,99,1]],[]]',
+            b'[0,[],[["\\ud800",0,1,1]],[]]',
+            b"[0,[],[[1,0,1,1]],[]]",
+            b'[0,[],[["g",0,1]],[]]',
+            b'[0,[],[["g",0,1,-1]],[]]',
+            b'[0,[],[["g",0,1,2147483648]],[]]',
             b"[true,[],[],[]]",
             b'[0,[],[],[["g",0,-1]]]',
             b'[0,[],[],[["g",7,0]]]',
