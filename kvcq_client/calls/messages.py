@@ -221,7 +221,7 @@ class MessageCalls(CallGroup):
         search_s: float = 10.0,
         timeout_s: float | None = None,
     ) -> Trace:
-        """What became of a message: who received it, when and how often, who acknowledged it.
+        """What became of a message: who received it, when and how often, when it was acknowledged.
 
         Identify it by the id that a put returned, by the `handle` of a delayed message and its
         `topic`, or by the id of a transaction. The server searches its log from the message onward.

@@ -68,7 +68,7 @@ def trace(
     server: str,
     as_json: bool,
 ) -> None:
-    """Show what became of a message: who received it, how often, who acknowledged it.
+    """Show what became of a message: who received it, how often, when it was acknowledged.
 
     MESSAGE_ID is what put returned. Dead letters, and delayed and half messages,
     can be traced as well.
