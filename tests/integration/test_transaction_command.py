@@ -21,6 +21,11 @@ def test_open_transactions_are_listed_and_decided_by_hand(target: str) -> None:
         assert ids[0] in run(target, "tran", "list", "--group", "shop").stdout
         assert "there are more" in run(target, "tran", "list", "--limit", "2").stderr
         assert answer(target, "tran", "list", "--given-up") == []
+        given_up = run(target, "tran", "list", "--given-up").stderr
+        assert "no transaction was given up" in given_up
+        assert "open" not in given_up
+        no_group = run(target, "tran", "list", "--group", "nosuch").stderr
+        assert "no open transactions of group 'nosuch'" in no_group
         assert "committed 2 transactions" in run(target, "tran", "commit", *ids[:2]).stderr
         assert "rolled back 1 transaction" in run(target, "tran", "rollback", ids[2]).stderr
         assert answer(target, "tran", "list") == []

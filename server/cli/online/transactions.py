@@ -54,7 +54,8 @@ def list_transactions(group: str, given_up: bool, limit: int, server: str, as_js
             "given up" if one.next_check_ms is None else time_text(one.next_check_ms)
         ),
     }
-    none = "no open transactions"
+    none = "no transaction was given up" if given_up else "no open transactions"
+    none += f" of group {group!r}" if group else ""
     print_first(found, limit, _DOCUMENT, columns, none, as_json=as_json)
 
 
