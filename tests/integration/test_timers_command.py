@@ -13,6 +13,8 @@ def test_a_delayed_message_is_listed_and_recalled(target: str) -> None:
     put = answer_of("put", "later", "x", "--delay", "2h", server=target)
     at = answer_of("put", "later", "y", "--at", "2001-01-01T00:00", server=target)
     assert at["deliverAtMs"] < put["deliverAtMs"]
+    assert "at once" in kvcq("put", "later", "y", "--at", "2001-01-01", server=target).stdout
+    assert "at once" not in kvcq("put", "later", "y", "--delay", "2h", server=target).stdout
     (listed,) = [
         one
         for one in answer_of("timers", "list", "later", server=target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -51,11 +52,9 @@ def put_delayed(client: Client, message: Message, when: DeliverAt, *, as_json: b
             {"topic": message.topic, "deliverAtMs": done.deliver_at_ms, "handle": done.handle}
         )
         return
-    print_table(
-        "",
-        ("topic", "delivered at", "handle"),
-        [(message.topic, time_text(done.deliver_at_ms), done.handle)],
-    )
+    is_past = done.deliver_at_ms <= time.time() * 1000
+    at = "at once" if is_past else f"at {time_text(done.deliver_at_ms)}"
+    print_table("", ("topic", "delivered", "handle"), [(message.topic, at, done.handle)])
 
 
 @click.group(cls=Sections)
