@@ -31,6 +31,14 @@ def test_a_delayed_message_is_listed_and_recalled(target: str) -> None:
     assert both.exit_code == 2
 
 
+def test_a_list_of_no_delayed_messages_says_whether_there_is_the_topic(target: str) -> None:
+    answer_of("put", "prompt", "x", server=target)
+    assert "no delayed messages" in kvcq("timers", "list", "prompt", server=target).stderr
+    missing = kvcq("timers", "list", "nosuch", "--json", server=target)
+    assert missing.exit_code == 1
+    assert json.loads(missing.stderr)["error"]["code"] == "UNKNOWN_TOPIC"
+
+
 def test_a_recall_that_comes_too_late_for_some_says_so(target: str) -> None:
     first, second = (
         answer_of("put", "some", "x", "--delay", "2h", server=target)["handle"] for _ in range(2)

@@ -73,6 +73,8 @@ def list_timers(topic: str, limit: int, server: str, as_json: bool) -> None:
     """List messages that wait for their time, the next one first; of TOPIC, or of all topics."""
     with connect(server) as client:
         found = client.delayed(topic, max_messages=limit + 1)
+        if topic and not found:
+            client.describe_topic(topic)  # raises NotFoundError for an unknown topic
     columns: dict[str, Callable[[Delayed], object]] = {
         "delivered at": lambda one: time_text(one.deliver_at_ms),
         "topic": lambda one: one.topic,
