@@ -163,7 +163,8 @@ def parse_message_id(text: str) -> tuple[Host, int]:
     if len(text) == 34:
         raise InvalidArgumentError(
             "message_id",
-            "34 characters, as RocketMQ's clients give it: kvcq query TOPIC ID finds the message",
+            "is the id that a RocketMQ client shows (34 characters): kvcq query TOPIC ID --json "
+            "finds the message and its id here",
         )
     if len(text) not in (32, 56):
         raise InvalidArgumentError("message_id", f"{len(text)} characters, not 32 or 56")

@@ -78,3 +78,7 @@ def test_what_is_no_message_id_is_refused_with_what_to_do(target: str) -> None:
     missing = kvcq("trace", "7F00000100001FA30000000000000123", server=target)
     assert missing.exit_code == 1
     assert "no message" in missing.stderr
+    given = kvcq("trace", "0102FC" + "0" * 28, server=target)
+    assert given.exit_code == 2
+    assert "is the id that a RocketMQ client shows" in given.stderr
+    assert "next:  kvcq query TOPIC KEY --json" in given.stderr

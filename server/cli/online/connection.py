@@ -276,8 +276,11 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
             look = ("trace", "--transaction") if ended else ("tran list",)
             return command_at(server, *look, name=ended), ""
         case "INVALID_ARGUMENT" if metadata.get("field") == "message_id":
-            hint = "ids are found by key; `kvcq trace` also takes handles and ids of transactions"
-            return command_at(server, "query TOPIC KEY"), hint
+            hint = (
+                "ids are found by key, and the id that a RocketMQ client shows is a key; "
+                "`kvcq trace` also takes handles and ids of transactions"
+            )
+            return command_at(server, "query TOPIC KEY", "--json"), hint
         case "INVALID_ARGUMENT" if metadata.get("field") == "transaction_id":
             return command_at(server, "tran list"), ""
         case "INVALID_ARGUMENT" if _SUBSCRIPT.sub("", metadata.get("field", "")) == "handles":

@@ -138,7 +138,8 @@ def _document(found: Trace) -> dict[str, object]:
 
 
 def _is_message_id(message_id: str) -> bool:
-    return len(message_id) in (32, 56) and all(
+    """Also of the id that a RocketMQ client shows, about which the server's error is better."""
+    return len(message_id) in (32, 34, 56) and all(
         each in "0123456789abcdefABCDEF" for each in message_id
     )
 
