@@ -164,7 +164,8 @@ class Client(Blocking[AsyncClient], Closing):
         A missing group is created. By default it is in order: one receiver at a time works on a
         lite topic; `in_order=False` allows several. With `exclusive`, a lite topic belongs to the
         receiver that subscribed last. In a `wildcard` group the receivers share all lite topics of
-        the parent. Everything else is as in `receiver`.
+        the parent. If the group exists and is not what `exclusive` or `wildcard` asks for, `take`
+        and `subscribe` raise NotPossibleError. Everything else is as in `receiver`.
         """
         kind = LiteSettings(parent, exclusive=exclusive, wildcard=wildcard)
 

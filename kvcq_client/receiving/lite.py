@@ -100,7 +100,8 @@ class LiteCore(ReceiverCore):
         self._tasks.append(in_background(self._keep_known(), "kvcq-subscribing"))
 
     async def _made(self) -> None:
-        """The group exists, and is bound to this parent. Raises NotFoundError, NotPossibleError."""
+        """The group exists, and is bound to this parent. Raises NotFoundError, NotPossibleError,
+        also if the group is of another kind than was asked for."""
         group, parent = self.config.group, self._settings.parent
         try:
             found = (await self._calls.describe_group(group)).settings
@@ -111,14 +112,21 @@ class LiteCore(ReceiverCore):
                 group, in_order=self._in_order or None, lite=self._settings
             )
             return
-        bound = found and found.lite and found.lite.parent
-        if bound and bound != parent:
-            raise NotPossibleError(
-                f"group {group!r} is bound to the lite topics of {bound!r}, not of {parent!r}: "
-                "use another group, or delete this one",
-                "LITE_GROUP",
-                {"group": group, "parent": bound},
-            )
+        lite = found.lite if found else None
+        if lite is None:
+            return  # the server refuses what follows
+        asked = self._settings
+        if lite.parent != parent:
+            differs = f"bound to the lite topics of {lite.parent!r}, not of {parent!r}"
+        elif (asked.wildcard and not lite.wildcard) or (asked.exclusive and not lite.exclusive):
+            differs = f"{_kind_of(lite)}, not {_kind_of(asked)}"
+        else:
+            return
+        raise NotPossibleError(
+            f"group {group!r} is {differs}: use another group, or delete this one",
+            "LITE_GROUP",
+            {"group": group, "parent": lite.parent},
+        )
 
     async def _receive_some(self, topic: str, count: int, size: int) -> list[Received]:
         if not self._is_known:
@@ -246,6 +254,12 @@ class LiteReceiver(Receiver):
     subscribe.__doc__ = AsyncLiteReceiver.subscribe.__doc__
 
     unsubscribe = blocking(AsyncLiteReceiver.unsubscribe)
+
+
+def _kind_of(lite: LiteSettings) -> str:
+    if lite.wildcard:
+        return "a wildcard group"
+    return "an exclusive group" if lite.exclusive else "neither wildcard nor exclusive"
 
 
 def _names(lite_topics: str | Iterable[str]) -> list[str]:

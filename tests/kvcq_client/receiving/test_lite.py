@@ -253,6 +253,43 @@ async def test_a_group_is_bound_to_no_parent_that_is_none(
 
 
 @pytest.mark.usefixtures("parent")
+@pytest.mark.parametrize(
+    ("made", "asked", "why"),
+    [
+        ({}, {"wildcard": True}, "neither wildcard nor exclusive, not a wildcard group"),
+        ({}, {"exclusive": True}, "neither wildcard nor exclusive, not an exclusive group"),
+        ({"exclusive": True}, {"wildcard": True}, "an exclusive group, not a wildcard group"),
+        ({"wildcard": True}, {"exclusive": True}, "a wildcard group, not an exclusive group"),
+    ],
+)
+async def test_a_group_of_another_kind_is_refused(
+    client: AsyncClient, served: Served, made: dict[str, bool], asked: dict[str, bool], why: str
+) -> None:
+    """Its receivers would wait for ever, or keep what others subscribe to."""
+    await client.create_group("g", in_order=True, lite=LiteSettings(PARENT, **made))
+    async with client.lite_receiver(PARENT, group="g", **asked) as receiver:  # type: ignore[arg-type]
+        with pytest.raises(NotPossibleError, match=f"group 'g' is {why}: use another"):
+            await receiver.take(1, 10)
+        with pytest.raises(NotPossibleError, match=why):
+            await receiver.subscribe("s")
+
+    def blocking() -> None:
+        with (
+            Client(served.target) as other,
+            other.lite_receiver(PARENT, group="g", **asked) as receiver,  # type: ignore[arg-type]
+            pytest.raises(NotPossibleError, match=why),
+        ):
+            next(receiver)
+
+    await asyncio.to_thread(blocking)
+    await say(client, "s", "x")
+    async with client.lite_receiver(PARENT, group="g") as receiver:
+        if not made.get("wildcard"):
+            await receiver.subscribe("s")
+        assert await heard(receiver, 1) == [("s", "x")]
+
+
+@pytest.mark.usefixtures("parent")
 async def test_lite_topics_are_listed_and_deleted(client: AsyncClient) -> None:
     for session in ("b", "a", "aa"):
         await say(client, session, "x")
