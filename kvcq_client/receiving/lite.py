@@ -107,7 +107,11 @@ class LiteCore(ReceiverCore):
             found = (await self._calls.describe_group(group)).settings
         except NotFoundError:
             # First, since a group stays bound to the parent that it was created with.
-            await self._calls.lite_expiry_s(parent)
+            try:
+                await self._calls.lite_expiry_s(parent)
+            except NotFoundError as error:
+                why = f"{error.message}: create it with create_lite_parent"
+                raise NotFoundError(why, error.reason, error.metadata) from None
             await self._calls.create_group(
                 group, in_order=self._in_order or None, lite=self._settings
             )

@@ -297,9 +297,7 @@ def test_a_conversation_goes_on_after_its_agent_was_killed(tmp_path: Path) -> No
             ).stdout.strip()
 
         with Client(server.target) as client:
-            for parent in ("questions", "answers"):
-                client.create_lite_parent(parent)
-            with running(found["agent.py"]):
+            with running(found["agent.py"]):  # it may not have created the parents yet
                 assert ask("tea-1", "Which tea?") == "tea-1, turn 1: Which tea?"
                 wait_until(lambda: not sum(q.lag for q in client.describe_group("agents").queues))
             with running(found["agent.py"]):

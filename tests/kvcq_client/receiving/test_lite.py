@@ -241,7 +241,7 @@ async def test_a_group_is_bound_to_no_parent_that_is_none(
                 await receiver.subscribe("s")
 
     await client.create_topic("plain")
-    with pytest.raises(NotFoundError, match="'misspelled'"):
+    with pytest.raises(NotFoundError, match="'misspelled': create it with create_lite_parent"):
         await begin("misspelled")
     with pytest.raises(InvalidArgumentError, match="not made for lite topics"):
         await begin("plain")
