@@ -141,7 +141,7 @@ class LiteGroupError(StoreError):
         super().__init__(
             f"group {group!r} is not bound to lite topics: make another one, with a parent topic"
             if parent is None
-            else f"group {group!r} receives from lite topics of {parent!r} only: give a client id"
+            else f"group {group!r} receives from lite topics of {parent!r} only: use lite_receiver"
         )
         self.group = group
         self.parent = parent

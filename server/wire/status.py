@@ -109,7 +109,7 @@ _ERRORS: dict[grpc.StatusCode, dict[type[store_errors.StoreError], str]] = {
         kvcq_errors.EngineNewerError: "STORE_NEWER",
         store_errors.TransactionEndedError: "TRANSACTION_ENDED transaction_id outcome",
         store_errors.GroupKindError: "GROUP_KIND group kind",
-        store_errors.LiteGroupError: "LITE_GROUP group",
+        store_errors.LiteGroupError: "LITE_GROUP group parent",
         store_errors.UnknownLiteClientError: "LITE_CLIENT_UNKNOWN group client_id",
         store_errors.OffsetBehindError: (
             "OFFSET_BEHIND group topic queue_id offset committed_offset"

@@ -264,6 +264,10 @@ def _advice(reason: str, metadata: dict[str, str], server: str) -> tuple[str, st
             return command_at(server, "group list"), ""
         case "GROUP_KIND":
             return _look_at_group(metadata, server), ""
+        case "LITE_GROUP" if parent := metadata.get("parent"):
+            read = command_at(server, "consume", name=f"{LIGHT_PREFIX}${parent}$NAME")
+            hint = f"without the group, `{read}` prints the messages of its lite topic NAME"
+            return command_at(server, "lite list", name=parent), hint
         case "GROUP_EXISTS":
             hint = "`kvcq group update` changes what a shared group may change"
             return _look_at_group(metadata, server), hint

@@ -224,7 +224,7 @@ async def test_where_a_subscription_begins_and_what_is_refused(client: AsyncClie
         assert receiver.subscribed == ["s"]
     with pytest.raises(ValueError, match="tag_filter"):
         client.lite_receiver(PARENT, group="g", tag_filter="x")
-    with pytest.raises(NotPossibleError, match="receives from lite topics of 'agents' only"):
+    with pytest.raises(NotPossibleError, match="of 'agents' only: use lite_receiver"):
         await client.receive(PARENT, group="g")
 
 
