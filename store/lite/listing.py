@@ -80,16 +80,16 @@ class LiteListing:
 
     def names(self, topic: str, prefix: str, after: str, limit: int) -> list[str]:
         """Up to `limit` lite topics with messages whose names begin with `prefix` and are above
-        `after`, ordered by length, then by bytes. If none is found, raises UnknownTopicError if the
-        topic does not exist, InvalidArgumentError if it is not a parent of lite topics."""
+        `after`, ordered by length, then by bytes. Raises UnknownTopicError if the topic does not
+        exist, InvalidArgumentError if it is not a parent of lite topics, whatever light queues are
+        named as if it were."""
         whole = prefix_of(topic)
+        self._topics.get(topic)
+        if self._tables.lite_expiry_ms(topic) is None:
+            raise no_parent(topic)
         queues = self._queues.list_names(
             whole + prefix, queue_of(topic, after) if after else None, limit
         )
-        if not queues:
-            self._topics.get(topic)
-            if self._tables.lite_expiry_ms(topic) is None:
-                raise no_parent(topic)
         found = [parts_of(queue) for queue in queues]
         return [parts[1] for parts in found if parts is not None]
 

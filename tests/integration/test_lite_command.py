@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kvcq_client import Client, LiteSettings
 from tests.support.command_line import answer_of, kvcq
 
 pytestmark = pytest.mark.integration
@@ -50,6 +51,19 @@ def test_a_message_for_a_lite_topic_of_no_parent_is_refused(target: str) -> None
 
 
 def test_what_is_advised_where_there_is_no_parent(target: str) -> None:
+    kvcq("topic", "create", "other", server=target)
+    kvcq("put", "other", "x", "--light-queue", "%LMQ%$nope$tea-1", server=target)
     refused = kvcq("lite", "list", "nope", server=target)
     assert refused.exit_code == 1
     assert "`kvcq lite create nope` creates it" in refused.stderr
+
+
+def test_what_is_advised_to_who_consumes_for_a_group_of_lite_topics(target: str) -> None:
+    with Client(target) as client:
+        client.create_lite_parent("chats")
+        client.create_group("agents", in_order=True, lite=LiteSettings("chats"))
+    refused = kvcq("consume", "chats", "--group", "agents", server=target)
+    assert refused.exit_code == 1
+    assert "lite topics of 'chats' only: use lite_receiver" in refused.stderr
+    assert "kvcq consume '%LMQ%$chats$NAME'" in refused.stderr
+    assert "next:  kvcq lite list chats" in refused.stderr

@@ -20,10 +20,12 @@ def test_a_topic_that_is_not_there_has_no_list_of_lite_topics(store: MessageStor
     with pytest.raises(UnknownTopicError):
         store.lite.listing.names("missing", "", "", 10)
     store.create_topics([(P, 1)])
+    put(store, "a", "x")
     with pytest.raises(InvalidArgumentError, match=f"topic: '{P}' is not made for lite topics"):
         store.lite.listing.names(P, "", "", 10)
     store.lite.make(P)
-    assert store.lite.listing.names(P, "", "", 10) == []
+    assert store.lite.listing.names(P, "", "", 10) == ["a"]
+    assert store.lite.listing.names(P, "b", "", 10) == []
 
 
 def test_a_lite_topic_says_where_it_stands(store: MessageStore, clock: FakeClock) -> None:
