@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq_client import ClosedError
+from kvcq_client.transport import loop_thread
+from kvcq_client.transport.bare_locks import acquire
 from kvcq_client.transport.below_grpc import cygrpc
 from kvcq_client.transport.loop_thread import LoopThread, _Handed
 
@@ -133,6 +135,27 @@ def test_an_abandoned_call_leaves_nothing_to_be_printed() -> None:
     thread.close()
     gc.collect()  # a task tells of its exception when it goes
     assert told == []
+
+
+def test_an_interrupt_that_comes_as_the_work_ends_gets_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The lock was had by then, and is not released a second time."""
+    waits: list[float | None] = []
+
+    def interrupted(lock: threading.Lock, timeout_s: float | None = None) -> bool:
+        waits.append(timeout_s)
+        if len(waits) > 1:
+            return lock.acquire(timeout=10)
+        acquire(lock)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop_thread, "acquire", interrupted)
+    thread = LoopThread()
+    with pytest.raises(KeyboardInterrupt):
+        thread.run(asyncio.sleep(0))
+    assert waits == [None]
+    thread.close()
 
 
 def test_a_second_interrupt_does_not_wait() -> None:
