@@ -66,6 +66,9 @@ TIMES_MS = [BEGIN_MS + hours * 3_600_000 for hours in (-1, 0, 71, 72, 73, 79, 90
 
 def config_of(root: Path) -> StoreConfig:
     """Settings under which nothing happens by itself."""
+    # Of earlier programs, which make stores by this, too.
+    names = StoreConfig.__dataclass_fields__
+    forcibly: dict[str, Any] = dict.fromkeys(names.keys() & {"disk_clean_forcibly_ratio"}, 1.0)
     return StoreConfig(
         root=root,
         segment_bytes=SEGMENT_BYTES,
@@ -76,6 +79,7 @@ def config_of(root: Path) -> StoreConfig:
         clean_interval_s=1e6,
         flush_interval_ms=10_000_000,
         default_queue_count=4,
+        **forcibly,
     )
 
 
