@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from kvcq_client.errors import ClosedError
-from kvcq_client.transport.bare_locks import ANSWERS_SIGNALS_S, acquire
+from kvcq_client.transport.bare_locks import acquire
 from kvcq_client.transport.below_grpc import is_news_of_grpc
 from kvcq_client.transport.forks import ForkedError, close_in_children
 
@@ -88,7 +88,6 @@ class _Handed(Generic[R]):
         self._task: asyncio.Task[R] | None = None
         self._ended = threading.Lock()
         self._ended.acquire()
-        self._is_over = False  # set before the lock is released
 
     def wait(self) -> R:
         """Return the coroutine's result or raise its error. On Ctrl-C, cancel it and wait for its
@@ -102,8 +101,8 @@ class _Handed(Generic[R]):
                 with suppress(RuntimeError):  # it was closed just now
                     self._loop.call_soon_threadsafe(self._cancel)
                     # The interrupt may have come after the lock was had: it is not released again.
-                    while not self._is_over and not acquire(self._ended, ANSWERS_SIGNALS_S):
-                        pass
+                    if self._task is None or not self._task.done():
+                        acquire(self._ended)
             elif self._task is None:
                 self._work.close()
                 raise ClosedError("the client is closed") from None
@@ -122,7 +121,6 @@ class _Handed(Generic[R]):
         """Release the waiting thread after the loop has ended."""
         if self._task is None:
             self._work.close()
-        self._is_over = True
         if self._ended.locked():
             self._ended.release()
 
@@ -138,7 +136,6 @@ class _Handed(Generic[R]):
     def _end(self, task: asyncio.Task[R]) -> None:
         if not task.cancelled():
             task.exception()  # marks it as retrieved, in case the waiting thread was interrupted
-        self._is_over = True
         self._ended.release()
 
 
