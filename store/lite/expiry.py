@@ -105,18 +105,23 @@ class LiteExpiry:
         while self._without_after is not None and most > 0:
             count = min(most, _TOGETHER)
             queues = self._queues.list_names(LITE_PREFIX, self._without_after or None, count)
-            ends = self._queues.next_offsets([(queue, 0) for queue in queues])
             is_parent: dict[str, bool] = {}
-            idle: dict[str, int] = {}
-            for queue, end in zip(queues, ends, strict=True):
+            others: dict[str, str] = {}  # by light queue, the name of what is no parent
+            for queue in queues:
                 parts = parts_of(queue)
-                if parts is None or not end:
+                if parts is None:
                     continue
                 parent = parts[0]
                 if parent not in is_parent:
                     is_parent[parent] = self._tables.lite_expiry_ms(parent) is not None
-                if not is_parent[parent] and self._was_of(parent, queue, end):
-                    idle[queue] = end
+                if not is_parent[parent]:
+                    others[queue] = parent
+            ends = self._queues.next_offsets([(queue, 0) for queue in others]) if others else ()
+            idle = {
+                queue: end
+                for (queue, parent), end in zip(others.items(), ends, strict=True)
+                if end and self._was_of(parent, queue, end)
+            }
             ended += self._store.delete_idle(idle) if idle else 0
             self._without_after = queues[-1] if len(queues) == count else None
             most -= count
