@@ -14,8 +14,8 @@ T = TypeVar("T")
 #: takes some microseconds. For puts, with 6 of them 64 callers were 0.95 times as fast, and with 3
 #: they were not gathered at all.
 QUIET_TURNS = 12
-#: After so many calls that came alone, one waits for company nevertheless: gRPC hands over one call
-#: a turn, so calls that are answered in the next turn do not meet, however many are under way.
+#: Of this many calls in a row that each came alone, the last waits to see whether others follow.
+#: gRPC hands over one call a turn, so concurrent calls would otherwise never be gathered.
 LONE_CALLS = 8
 #: Concurrent calls are gathered for this long at most, in seconds.
 GATHERING_S = 0.005
