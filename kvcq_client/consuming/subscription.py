@@ -41,6 +41,7 @@ from kvcq_client.transport import (
     Backoff,
     ForkedError,
     close_in_children,
+    connected,
     from_batch_error,
     from_rpc,
     in_parts,
@@ -314,6 +315,7 @@ class Subscription:
             group=self._config.reader_group,
             reader=self._name if self._config.reader_group else "",
         )
+        await connected(call)
         await write_request(call, first)
 
     def _requests(self) -> list[pb.SubscribeRequest]:

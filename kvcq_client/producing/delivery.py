@@ -58,6 +58,7 @@ from kvcq_client.producing.batch import Failures
 from kvcq_client.transport import (
     STREAM_OVER,
     Backoff,
+    connected,
     from_batch_error,
     from_rpc,
     is_retried,
@@ -215,6 +216,8 @@ class Delivery:
         reader.add_done_callback(lambda _: self._changed.set())
         try:
             async with asyncio.timeout(None) as limit:
+                limit.reschedule(self._answer_due())
+                await connected(call)
                 while not reader.done():
                     self._changed.clear()
                     self._waiting.extend(self._accumulator.take_ready())

@@ -9,7 +9,7 @@ import kvcq_client.transport.grpc_environment  # noqa: F401 - for what it does
 # isort: split
 
 from kvcq_client.transport.bare_locks import acquire
-from kvcq_client.transport.below_grpc import STREAM_OVER, write_request
+from kvcq_client.transport.below_grpc import STREAM_OVER, connected, write_request
 from kvcq_client.transport.blocking_calls import Blocking, Runner, blocking, blocking_iterator
 from kvcq_client.transport.closing import AsyncClosing, Closing
 from kvcq_client.transport.connection import (
@@ -62,6 +62,7 @@ __all__ = [
     "blocking",
     "blocking_iterator",
     "close_in_children",
+    "connected",
     "finished",
     "from_batch_error",
     "from_rpc",

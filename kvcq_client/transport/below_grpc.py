@@ -40,8 +40,21 @@ def _has_below(stream: object) -> bool:
     return cygrpc is not None and hasattr(stream, "_cython_call")
 
 
+async def connected(stream: Any) -> None:  # noqa: ANN401 - any call of gRPC
+    """Return once the stream can be written to, or is over.
+
+    gRPC's own wait, which its `write` does too, never ends if the stream is cancelled before there
+    is a connection.
+    """
+    waiting = asyncio.ensure_future(stream.wait_for_connection())
+    stream.add_done_callback(lambda _: waiting.cancel())
+    await asyncio.gather(waiting, return_exceptions=True)  # the reader of the stream hears its end
+
+
 async def write_request(stream: Any, request: Message | bytes) -> None:  # noqa: ANN401 - any call of gRPC
     """Write the request. Raises one of STREAM_OVER; the reader of the stream hears why it ended.
+
+    Only after `connected`, or after the initial metadata have arrived.
 
     The twin is `stream.write`. When a write fails it gives the stream an end of its own making,
     INTERNAL, which hides why the server ended it: that it drains, or knows no such user.
@@ -51,7 +64,6 @@ async def write_request(stream: Any, request: Message | bytes) -> None:  # noqa:
         return
     if stream.done():  # otherwise a cancelled stream would cancel the writer
         raise asyncio.InvalidStateError("the stream has ended")
-    await stream.wait_for_connection()
     data = request if isinstance(request, bytes) else request.SerializeToString()
     await stream._cython_call.send_serialized_message(data)  # noqa: SLF001 - see the module
 

@@ -12,7 +12,7 @@ import grpc
 import pytest
 import pytest_asyncio
 
-from kvcq_client.transport import STREAM_OVER, below_grpc, write_request
+from kvcq_client.transport import STREAM_OVER, below_grpc, connected, write_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -90,6 +90,18 @@ async def test_a_stream_that_was_cancelled_does_not_cancel_who_writes(
     stream.cancel()
     with pytest.raises(asyncio.InvalidStateError):
         await write_request(stream, b"request")
+
+
+async def test_a_stream_cancelled_before_it_is_connected_holds_nobody() -> None:
+    async with grpc.aio.insecure_channel("127.0.0.1:1") as away:
+        open_stream: Any = away.stream_stream(_PATH, None, None)
+        stream = open_stream(wait_for_ready=True)
+        waiting = asyncio.create_task(connected(stream))
+        await asyncio.sleep(0)
+        stream.cancel()
+        await asyncio.wait_for(waiting, 10)
+        with pytest.raises(asyncio.InvalidStateError):
+            await write_request(stream, b"request")
 
 
 async def test_a_release_not_measured_may_hide_it(

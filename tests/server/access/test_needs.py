@@ -18,7 +18,7 @@ from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.pb.v1 import shared_groups_pb2 as shared
 from kvcq_client.pb.v1 import timers_pb2 as timers
 from kvcq_client.pb.v1 import transactions_pb2 as transactions
-from kvcq_client.transport import STREAM_OVER, write_request
+from kvcq_client.transport import STREAM_OVER, connected, write_request
 from kvcq_client.transport.secured import Signer
 from server.access import NEEDS, is_laborious_batch
 from server.app.service_table import SERVED
@@ -164,6 +164,7 @@ async def call(
     under_way = stream(metadata=metadata)
     try:
         with suppress(*STREAM_OVER):  # refused before it came
+            await connected(under_way)
             await write_request(under_way, request.SerializeToString())
             await under_way.done_writing()
         while (answer := await under_way.read()) is not EOF:
