@@ -148,10 +148,10 @@ async def telemetry(
     try:
         while (command := await outbox.take()) is not None:
             yield command
-        await asyncio.wait({reader})
-        if not reader.cancelled():
+        if not reader.cancelled():  # it is done: it is what ends the outbox
             reader.result()
     finally:
         stop_listening()
-        reader.cancel()
-        await asyncio.wait({reader})
+        if not reader.done():  # thousands may leave at once: no turn of the loop for nothing
+            reader.cancel()
+            await asyncio.wait({reader})
