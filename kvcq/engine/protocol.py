@@ -102,13 +102,10 @@ class KvEngine(Protocol):
     def settle(self) -> None:
         """Do periodic work; to be called about every second.
 
-        Runs `flush_deletions`; accepts writes again when a full disk has room; notes what became
-        durable, so that the next opening can prove it. Otherwise cheap. Guarantees no durability.
+        Flushes range deletions when there are enough of them to slow reads, which is as slow as
+        `flush`; accepts writes again when a full disk has room. Otherwise cheap. Guarantees no
+        durability.
         """
-        ...
-
-    def flush_deletions(self) -> None:
-        """Flush range deletions when there are enough of them to slow reads. As slow as `flush`."""
         ...
 
     def compact(

@@ -130,10 +130,6 @@ class MemoryEngine:
         with self._lock:
             self._check_open()
 
-    def flush_deletions(self) -> None:
-        with self._lock:
-            self._check_open()
-
     def compact(
         self,
         family: str,

@@ -103,16 +103,23 @@ class Durability:
 
     def flush_all(self, opened: Opened) -> None:
         """Like `flush`, however little room there is."""
+        shutil.rmtree(self.copy(opened), ignore_errors=True)
+
+    def copy(self, opened: Opened) -> Path:
+        """Copy all families at one point to the scratch directory, with hard links, which makes
+        everything written durable. On an error no copy is left."""
         # Two steps: a checkpoint says whether it worked, but holds the GIL. It finds only what was
         # written in between.
         self.write_out(opened)
         self.check_writable(opened.db)  # a second try on a full disk would be one too many
         self._scratch.mkdir(DIRECTORY_MODE, exist_ok=True)
-        target = self._scratch / f"flush-{next(self._numbers)}"
+        target = self._scratch / f"copy-{next(self._numbers)}"
         try:
             Checkpoint(opened.db).create_checkpoint(str(target))
-        finally:
+        except BaseException:
             shutil.rmtree(target, ignore_errors=True)
+            raise
+        return target
 
     def write_out(self, opened: Opened) -> None:
         """Write the memtables to files, all at one point.

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from typing import TYPE_CHECKING
 
-from rocksdict import Cache, Checkpoint, IngestExternalFileOptions
+from rocksdict import Cache, IngestExternalFileOptions
 
 from kvcq.engine.rocks.carry_over import CarryOver, carry_over
 from kvcq.engine.rocks.compaction import compact_options, pieces
@@ -240,35 +240,19 @@ class RocksEngine:
         """
         with self._slowly("kv backup") as opened:
             self._durability.check_room()
-            self._durability.write_out(opened)
-            self._durability.check_writable(opened.db)
-            self._scratch.mkdir(DIRECTORY_MODE, exist_ok=True)
-            target = self._scratch / f"backup-{next(self._numbers)}"
-            try:
-                # Holds the GIL, but only for the links and what was written since `write_out`.
-                Checkpoint(opened.db).create_checkpoint(str(target))
-            except BaseException:
-                shutil.rmtree(target, ignore_errors=True)
-                raise
-        return target
+            return self._durability.copy(opened)
 
     def settle(self) -> None:
         """See KvEngine. Other threads read and write meanwhile, except during a reopening.
 
         Raises EngineFailedError if the database cannot be reopened.
         """
-        if self._durability.lack is not None and self._durability.has_room():
+        durability = self._durability
+        if durability.lack is not None and durability.has_room():
             self._resume_writes()
-        self.flush_deletions()
-
-    def flush_deletions(self) -> None:
-        """See KvEngine. Other threads read and write meanwhile."""
-        if (
-            self._durability.range_deletions >= _MANY_RANGE_DELETIONS
-            and self._durability.lack is None
-        ):
+        if durability.range_deletions >= _MANY_RANGE_DELETIONS and durability.lack is None:
             with self._slowly("flush") as opened:
-                self._durability.write_out(opened)
+                durability.write_out(opened)
 
     def compact(
         self,

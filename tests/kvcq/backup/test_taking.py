@@ -102,7 +102,7 @@ def test_nothing_is_left_beside_the_databases(
     store: MessageStore, clock: FakeClock, tmp_path: Path
 ) -> None:
     take_backup(store, queues_of(store), str(tmp_path / "b"), clock=clock)
-    assert not list(store.config.root.glob("*.tmp/backup-*"))
+    assert not list(store.config.root.glob("*.tmp/copy-*"))
     assert not [name for name in names(tmp_path / "b") if name.endswith(".tmp")]
 
 

@@ -71,7 +71,7 @@ def test_closing_removes_what_nobody_removed(tmp_path: Path) -> None:
 
 
 def test_what_a_crash_left_of_a_copy_is_removed(tmp_path: Path) -> None:
-    (tmp_path / "kv.tmp" / "backup-1").mkdir(parents=True)
+    (tmp_path / "kv.tmp" / "copy-1").mkdir(parents=True)
     engine = RocksEngine.open(tmp_path / "kv", DERIVED)
-    assert not (tmp_path / "kv.tmp" / "backup-1").exists()
+    assert not (tmp_path / "kv.tmp" / "copy-1").exists()
     engine.close()
