@@ -13,13 +13,13 @@ from kvcq.engine import LAST_KEY, KvBatch, pages
 from kvcq.errors import CorruptValueError
 from kvcq.tables import (
     BOUNDS,
-    DELETIONS_KEY,
     DISPATCHED_KEY,
     INDEX,
     UNITS,
     MinOffsets,
     build_batch,
     index_prefix,
+    last_units_of,
     marks_range,
     max_key,
     max_keys,
@@ -265,14 +265,9 @@ class KvConsumeQueueStore:
         """Every topic and light queue that has a row of bounds."""
         return list(dict.fromkeys(unit[0] for unit in self.last_units()))
 
-    def last_units(self) -> Iterator[tuple[str, int, int, int]]:
-        """Topic, queue id, queue offset, physical offset of the last unit of every queue."""
-        for rows in pages(self._engine, BOUNDS):
-            for key, value in rows:
-                topic, marker, queue_id = unpack_bounds_key(key)
-                if marker == "max" and key not in (DISPATCHED_KEY, DELETIONS_KEY):
-                    physical_offset, queue_offset = unpack_max(value)
-                    yield topic, queue_id, queue_offset, physical_offset
+    def last_units(self) -> Iterator[LastUnit]:
+        """Yield the last unit of every queue."""
+        return last_units_of(self._engine)
 
     def list_names(self, prefix: str, after: str | None, limit: int) -> list[str]:
         """Up to `limit` names of topics and light queues with messages, ordered by length, then

@@ -38,7 +38,7 @@ from kvcq.tables.keys import (
     unpack_index_key,
     unpack_unit_key,
 )
-from kvcq.tables.last_units import last_units_between, restore_last_units
+from kvcq.tables.last_units import last_units_of, restore_last_units
 from kvcq.tables.min_offsets import MinOffsets
 from kvcq.tables.removal import remove_range
 from kvcq.tables.time_search import search_time
@@ -59,7 +59,6 @@ from kvcq.tables.unit_columns import (
     units_of_rows,
 )
 from kvcq.tables.values import (
-    MAX_SIZE,
     ROCKETMQ_UNIT_SIZE,
     UNIT_DTYPE,
     UNIT_SIZE,
@@ -81,7 +80,6 @@ __all__ = [
     "FAMILIES",
     "INDEX",
     "INDEX_KEY_BYTES",
-    "MAX_SIZE",
     "NO_TOPIC",
     "NUMBER_AT",
     "OFFSET_BYTES",
@@ -103,7 +101,7 @@ __all__ = [
     "index_prefix",
     "index_rows",
     "is_end_of_queue",
-    "last_units_between",
+    "last_units_of",
     "marks_range",
     "max_key",
     "max_keys",

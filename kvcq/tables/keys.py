@@ -233,14 +233,10 @@ def marks_range(key: str) -> tuple[bytes, bytes]:
     return start + name, start + data
 
 
-def index_key(topic: str, key: str, store_time_ms: int, physical_offset: int) -> bytes:
-    return index_prefix(topic, key) + _TIME_AND_OFFSET.pack(store_time_ms, physical_offset)
-
-
 def index_keys_of(
     topic: str, keys: Sequence[str], store_time_ms: int, physical_offset: int
 ) -> list[bytes]:
-    """`index_key` of each of a record's keys, faster."""
+    """The index key of each of a record's keys."""
     prefix = _known_prefix(topic)
     end = _INDEX_END.pack(_SEPARATOR, store_time_ms, physical_offset)
     rows = []

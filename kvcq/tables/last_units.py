@@ -1,4 +1,4 @@
-"""Finds the ends of queues by their last records, and restores them.
+"""Lists the ends of queues by their last records, and restores them.
 
 For queues whose last message has left the log, which a rebuild from the log alone lacks.
 """
@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvcq.engine import KvBatch, pages
-from kvcq.tables.keys import BOUNDS, max_key, pack_i64, unpack_bounds_key
-from kvcq.tables.values import MAX_SIZE, pack_max, unpack_max
+from kvcq.tables.keys import BOUNDS, is_end_of_queue, max_key, unpack_bounds_key
+from kvcq.tables.values import pack_max, unpack_max
 from store.consume_queue import LastUnit
 
 if TYPE_CHECKING:
@@ -17,27 +17,15 @@ if TYPE_CHECKING:
 
     from kvcq.engine import KvEngine
 
-#: A scan of this many rows holds the GIL for about half a millisecond.
-_PAGE = 1024
 
-
-def last_units_between(engine: KvEngine, start: int, end: int) -> Iterator[list[LastUnit]]:
-    """Yield, in short lists, the last units of all queues whose records are in `start..end` of the
-    log.
-
-    One pass over all bounds; the blocks it reads do not evict others from the cache.
-    """
-    # A value begins with the physical offset, big-endian: most rows need not be unpacked.
-    low, high = pack_i64(start), pack_i64(end)
-    for rows in pages(engine, BOUNDS, rows=_PAGE):
-        found = []
-        for key, value in [row for row in rows if low <= row[1] < high]:
-            topic, marker, queue_id = unpack_bounds_key(key)
-            if marker == "max" and len(value) == MAX_SIZE:  # the checkpoint's row has 8 bytes
+def last_units_of(engine: KvEngine) -> Iterator[LastUnit]:
+    """Yield the last unit of every queue, in one pass over all bounds."""
+    for rows in pages(engine, BOUNDS):
+        for key, value in rows:
+            if is_end_of_queue(key):
+                topic, _, queue_id = unpack_bounds_key(key)
                 physical_offset, queue_offset = unpack_max(value)
-                found.append(LastUnit(topic, queue_id, queue_offset, physical_offset))
-        if found:
-            yield found
+                yield LastUnit(topic, queue_id, queue_offset, physical_offset)
 
 
 def restore_last_units(engine: KvEngine, units: Sequence[LastUnit]) -> None:

@@ -54,7 +54,6 @@ _MAX_OFFSET = struct.Struct(">8xq")
 _I64 = struct.Struct(">q")
 assert _UNIT_FIELDS.size == ROCKETMQ_UNIT_SIZE
 assert _UNIT.size == _PLACE.size == UNIT_SIZE
-MAX_SIZE = _MAX.size
 #: The same units for numpy.
 UNIT_DTYPE = np.dtype(
     [
@@ -84,12 +83,8 @@ def expiry_stamps(store_times_ms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64
     return np.clip(store_times_ms // 1000, 0, _LAST_STAMP)
 
 
-def pack_unit(unit: CqUnit) -> bytes:
-    return _UNIT_FIELDS.pack(*unit) + expiry_stamp(unit.store_time_ms)
-
-
 def unpack_unit(value: bytes) -> CqUnit:
-    """Inverse of pack_unit; also takes RocketMQ's 28 bytes. Raises CorruptValueError."""
+    """The unit of a value; also takes RocketMQ's 28 bytes. Raises CorruptValueError."""
     if len(value) not in (UNIT_SIZE, ROCKETMQ_UNIT_SIZE):
         raise CorruptValueError(f"a unit of {len(value)} bytes, not {UNIT_SIZE}")
     unit = CqUnit(*_UNIT_FIELDS.unpack_from(value))

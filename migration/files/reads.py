@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from migration.formats import valid_units
-from store.consume_queue import Boundary, Bounds, CqUnit, KeyHit
+from store.consume_queue import Boundary, Bounds, CqUnit, KeyHit, LastUnit
 from store.errors import StoreClosedError
 from store.format import is_mark
 
@@ -161,14 +161,15 @@ class FileQueueReads:
         )
         return [name for order, name in ranked if after is None or order > rank(after)][:limit]
 
-    def last_units(self) -> Iterator[tuple[str, int, int, int]]:
-        """Topic, queue id, queue offset, physical offset of the last unit of every queue; 0 as the
-        physical offset if only an end mark or the name of a file says where the queue ends."""
+    def last_units(self) -> Iterator[LastUnit]:
+        """Yield the last unit of every queue; 0 as its physical offset if only an end mark or the
+        name of a file says where the queue ends."""
         for topic, queue_id in self._queues.names():
             queue = self._queues.get(topic, queue_id)
             if queue is not None and queue.end:
                 unit = queue.unit(queue.end - 1)
-                yield topic, queue_id, queue.end - 1, 0 if unit is None else unit[0]
+                place = 0 if unit is None else unit[0]
+                yield LastUnit(topic, queue_id, queue.end - 1, place)
 
     def _get(self, topic: str, queue_id: int) -> FileQueue | None:
         self._check_open()

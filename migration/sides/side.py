@@ -22,8 +22,8 @@ class SideStore(ConsumeQueueStore, Protocol):
         """Every topic and light queue that has rows or files, even without messages."""
         ...
 
-    def last_units(self) -> Iterator[tuple[str, int, int, int]]:
-        """Topic, queue id, queue offset, physical offset of the last unit of every queue."""
+    def last_units(self) -> Iterator[LastUnit]:
+        """Yield the last unit of every queue."""
         ...
 
     def units_between(self, start: int, end: int) -> Iterator[UnitColumns]:
@@ -33,14 +33,12 @@ class SideStore(ConsumeQueueStore, Protocol):
 
 
 def ends_below(store: SideStore, log_start: int) -> Iterator[LastUnit]:
-    """Yield the ends of queues whose messages have all left the log, which begins at `log_start`.
+    """The ends of queues whose messages have all left the log, which begins at `log_start`.
 
     The log has nothing of them any more, so a side that is derived from it takes them from the
     other side.
     """
-    for topic, queue_id, queue_offset, physical_offset in store.last_units():
-        if physical_offset < log_start:
-            yield LastUnit(topic, queue_id, queue_offset, physical_offset)
+    return (unit for unit in store.last_units() if unit.physical_offset < log_start)
 
 
 class IngestingStore(SideStore, Protocol):

@@ -27,11 +27,10 @@ from migration.plan import (
     refuse_other_layouts,
     segment_files,
 )
-from migration.sides import open_files
+from migration.sides import ends_below, open_files
 from migration.state import STATE_FILE, MigrationState, Phase, read_state, write_state
 from migration.steps.first_state import make_state
 from store.base import SystemClock, make_directory, no_progress
-from store.consume_queue import LastUnit
 from store.errors import StoreFormatError, StoreLockedError
 from store.format import Checkpoint, write_checkpoint
 from store.log import write_falls
@@ -237,9 +236,8 @@ def _seed_expired(
         closing(KvConsumeQueueStore(engine)) as theirs,
         closing(_open_files(directory, inventory, clock, progress)) as files,
     ):
-        for topic, queue_id, offset, physical_offset in theirs.last_units():
-            if physical_offset < inventory.log.start:
-                files.restore_last_units([LastUnit(topic, queue_id, offset, physical_offset)])
+        for unit in ends_below(theirs, inventory.log.start):
+            files.restore_last_units([unit])
 
 
 def _open_files(

@@ -10,7 +10,7 @@ from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.keys import UNITS, unit_key
-from kvcq.tables.values import pack_unit, unpack_unit
+from kvcq.tables.values import unpack_unit
 from migration.files import FileQueueOptions, FileQueueStore
 from migration.formats.index import IndexLayout
 from migration.state.phase import Phase
@@ -20,6 +20,7 @@ from tests.golden.rocketmq_log import DecodedLog, decode_log
 from tests.interop.judge import Shape
 from tests.interop.workload import QUEUES, TOPICS, batches
 from tests.support.migrating import live, open_store
+from tests.support.rows import pack_unit
 
 if TYPE_CHECKING:
     from pathlib import Path

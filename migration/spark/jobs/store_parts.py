@@ -14,7 +14,7 @@ from kvcq.errors import EngineFailedError
 from kvcq.inspect import state_records
 from kvcq.snapshots import DIRECTORY, place_sealed, snapshots_in
 from kvcq.state_store import KvStateStore
-from kvcq.tables import last_units_between
+from kvcq.tables import last_units_of
 from migration.columnar import Liveness, LogLayoutError, liveness_of
 from migration.spark.errors import PipelineError
 from migration.state import SideName, read_state
@@ -128,8 +128,9 @@ def read_ends(parts: StoreParts, liveness: Liveness) -> list[LastUnit]:
     if parts.identity is None:
         return []
     with _database_of(parts) as engine, _segments_of(parts) as segments:
-        pages = last_units_between(engine, 0, segments.first_offset)
-        return [unit for page in pages for unit in page if liveness.keeps(unit)]
+        first = segments.first_offset
+        gone = (unit for unit in last_units_of(engine) if unit.physical_offset < first)
+        return [unit for unit in gone if liveness.keeps(unit)]
 
 
 @contextmanager

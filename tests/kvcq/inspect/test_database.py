@@ -16,12 +16,11 @@ from kvcq.tables.keys import (
     INDEX,
     STATE,
     UNITS,
-    index_key,
     max_key,
     pack_i64,
     unit_key,
 )
-from kvcq.tables.values import pack_max, pack_unit, unpack_unit
+from kvcq.tables.values import pack_max, unpack_unit
 from migration.check import check_store
 from store.errors import StoreBusyError, UnknownTopicError
 from store.message import Message
@@ -29,6 +28,7 @@ from store.state import TopicEnded, offset_key, topic_key
 from tests.support.checking import database, faults, fill, flip, only
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import live_engine
+from tests.support.rows import index_key, pack_unit
 from tests.support.stores import open_small
 from tests.support.tree import copy_open
 from tests.support.until import wait_until

@@ -9,9 +9,9 @@ import pytest
 from kvcq.engine.protocol import KvBatch
 from kvcq.inspect import Kind, Remedy, Scrub
 from kvcq.tables.keys import UNITS, unit_key
-from kvcq.tables.values import pack_unit
 from store.message import Message
 from tests.support.rebuild import live_engine
+from tests.support.rows import pack_unit
 from tests.support.stores import open_small
 
 if TYPE_CHECKING:

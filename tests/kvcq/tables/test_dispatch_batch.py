@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from kvcq.tables import dispatch_batch, keys
 from kvcq.tables.dispatch_batch import build_batch
 from kvcq.tables.light_rows import light_rows
-from kvcq.tables.values import expiry_stamp, pack_max, pack_unit
+from kvcq.tables.values import expiry_stamp, pack_max
 from store.consume_queue import CqUnit, DispatchRequest, PlainRequests
 from store.light_columns import LightNames
+from tests.support.rows import index_key, pack_unit
 
 
 def request(
@@ -142,8 +143,8 @@ def test_index_rows_end_with_the_stamp_so_that_they_expire() -> None:
     batch = build_batch([request("A", 0, 10, message_keys=("k1", "k2"))], 60)
     time_ms = 1_700_000_000_456
     assert batch.puts[keys.INDEX] == [
-        (keys.index_key("A", "k1", time_ms, 10), expiry_stamp(time_ms)),
-        (keys.index_key("A", "k2", time_ms, 10), expiry_stamp(time_ms)),
+        (index_key("A", "k1", time_ms, 10), expiry_stamp(time_ms)),
+        (index_key("A", "k2", time_ms, 10), expiry_stamp(time_ms)),
     ]
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 import kvcq.tables.last_units
 from kvcq.consume_queue_store import KvConsumeQueueStore
+from kvcq.engine import pages
 from kvcq.engine.rocks.options import DERIVED
-from kvcq.tables import last_units_between
+from kvcq.tables import last_units_of
 from store.consume_queue import Bounds, DispatchRequest, LastUnit
 from tests.support.memory_engine import MemoryEngine
 
@@ -25,14 +28,12 @@ def queues() -> KvConsumeQueueStore:
     return made
 
 
-def test_those_of_a_range_are_found_in_pages(
+def test_all_are_found_page_by_page(
     queues: KvConsumeQueueStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kvcq.tables.last_units, "_PAGE", 3)
-    pages = list(last_units_between(queues._engine, 300, 1200))
-    assert len(pages) > 2
-    found = [unit for page in pages for unit in page]
-    assert found == [LastUnit("T", number, 5, number * 100) for number in range(3, 12)]
+    monkeypatch.setattr(kvcq.tables.last_units, "pages", partial(pages, rows=3))
+    expected = [LastUnit("T", number, 5, number * 100) for number in range(20)]
+    assert list(last_units_of(queues._engine)) == list(queues.last_units()) == expected
 
 
 def test_a_queue_goes_on_behind_what_is_put_back() -> None:

@@ -13,9 +13,9 @@ from kvcq.engine.protocol import KvBatch
 from kvcq.errors import CorruptValueError
 from kvcq.tables.keys import FAMILIES, UNITS, unit_key
 from kvcq.tables.min_offsets import MinOffsets
-from kvcq.tables.values import pack_unit
 from store.consume_queue import CqUnit
 from tests.support.memory_engine import MemoryEngine
+from tests.support.rows import pack_unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

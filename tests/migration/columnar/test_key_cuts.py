@@ -6,11 +6,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcq.tables.keys import index_key, topic_prefix
+from kvcq.tables.keys import topic_prefix
 from migration.columnar.derived_rows import IndexRows, UnitRows
 from migration.columnar.key_cuts import IndexKey, KeyCuts, whole_key
 from migration.columnar.sorted_files import row_keys
 from migration.columnar.strings import Strings, coded
+from tests.support.rows import index_key
 
 #: Few and alike, so that rows meet the cuts; some of one word, of two, and between.
 NAMES = st.sampled_from(["a", "b", "key-0001", "key-0002", "key-00010", "key-000100000001", "é"])

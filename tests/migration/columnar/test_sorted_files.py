@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvcq.tables.dispatch_batch import build_batch
-from kvcq.tables.keys import BOUNDS, DISPATCHED_KEY, INDEX, UNITS, index_key
+from kvcq.tables.keys import BOUNDS, DISPATCHED_KEY, INDEX, UNITS
 from migration.columnar import sorted_files
 from migration.columnar.decoder import ReadOptions, read_blocks
 from migration.columnar.derived_rows import derive
@@ -22,6 +22,7 @@ from migration.columnar.sorted_files import LastUnits
 from store.errors import CorruptRecordError
 from store.format.record import dispatch_request
 from tests.support.log_writer import Entry, LogWriter
+from tests.support.rows import index_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

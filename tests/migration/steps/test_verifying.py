@@ -125,8 +125,9 @@ def test_a_verification_of_a_state_that_changed_meanwhile_says_nothing(
 @pytest.mark.damages
 def test_planted_differences_are_reported_exactly(store: MessageStore) -> None:
     from kvcq.tables.keys import BOUNDS, max_key
-    from kvcq.tables.values import pack_max, pack_unit
+    from kvcq.tables.values import pack_max
     from store.consume_queue import CqUnit
+    from tests.support.rows import pack_unit
 
     done(live(store).start())
     side = side_of(store, SideName.ROCKSDB)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq.engine.protocol import KvBatch
-from kvcq.tables.keys import INDEX, UNITS, index_key, unit_key
-from kvcq.tables.values import expiry_stamp, pack_unit, unpack_unit
+from kvcq.tables.keys import INDEX, UNITS, unit_key
+from kvcq.tables.values import expiry_stamp, unpack_unit
 from store.consume_queue import Boundary
 from store.errors import (
     CorruptHitError,
@@ -25,6 +25,7 @@ from store.reads import TagFilter
 from tests.support.checked import checked
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import live_engine
+from tests.support.rows import index_key, pack_unit
 from tests.support.stores import SEGMENT_BYTES, open_small
 from tests.support.tree import tree_digest
 

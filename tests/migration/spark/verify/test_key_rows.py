@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.rows import index_key
+
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvcq.tables.keys import index_key
 from migration.columnar.strings import Strings
 from migration.spark.verify.digest import Digest, buckets_of_keys
 from migration.spark.verify.key_rows import KeyRows

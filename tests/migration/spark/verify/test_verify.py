@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.rows import index_key, pack_unit
+
 pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 import numpy as np
@@ -18,8 +20,8 @@ from kvcq.engine import KvBatch
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.inspect import Kind, Remedy
-from kvcq.tables.keys import BOUNDS, INDEX, UNITS, index_key, max_key, unit_key
-from kvcq.tables.values import expiry_stamp, pack_max, pack_unit, unpack_unit
+from kvcq.tables.keys import BOUNDS, INDEX, UNITS, max_key, unit_key
+from kvcq.tables.values import expiry_stamp, pack_max, unpack_unit
 from migration.formats.unit import pack_units
 from migration.spark.columns import CONSUMEQUEUE
 from migration.spark.errors import SourceOptionError
