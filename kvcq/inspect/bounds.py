@@ -5,7 +5,7 @@ A bound that differs from its queue's last unit is found with the units.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kvcq.inspect.findings import Kind
 from kvcq.inspect.rows import BAD_ROW
@@ -21,6 +21,7 @@ from kvcq.tables import (
     unpack_bounds_key,
     unpack_max,
 )
+from store.consume_queue import LastUnit
 
 if TYPE_CHECKING:
     from kvcq.engine import Pair
@@ -29,26 +30,19 @@ if TYPE_CHECKING:
 _ALWAYS = 1 << 62
 
 
-class _Bound(NamedTuple):
-    topic: str
-    queue_id: int
-    queue_offset: int
-    physical_offset: int
-
-
 def look_at_bounds(lookup: Rows) -> None:
     """Raises EngineFailedError. Memory: one page of rows."""
     state_point = KvStateStore(lookup.engine).point
     for rows in lookup.pages(BOUNDS, "rows of offset", 0):
         bounds = [bound for row in rows if (bound := _bound(lookup, row, state_point))]
-        keys = [unit_key(bound.topic, bound.queue_id, bound.queue_offset) for bound in bounds]
+        keys = [unit_key(*bound[:3]) for bound in bounds]
         there = lookup.engine.multi_get(UNITS, keys) if keys else []
         for bound, unit in zip(bounds, there, strict=True):
             if unit is None and not _has_units(lookup, bound):
                 _tell(lookup, Kind.WRONG_BOUND, "a bound with a unit", bound)
 
 
-def _bound(lookup: Rows, row: Pair, state_point: int) -> _Bound | None:
+def _bound(lookup: Rows, row: Pair, state_point: int) -> LastUnit | None:
     """The bound to compare with the units; None if there is no need to."""
     key, value = row
     if key in (DISPATCHED_KEY, DELETIONS_KEY):
@@ -63,7 +57,7 @@ def _bound(lookup: Rows, row: Pair, state_point: int) -> _Bound | None:
         return None
     if marker != "max":
         return None
-    bound = _Bound(topic, queue_id, queue_offset, physical_offset)
+    bound = LastUnit(topic, queue_id, queue_offset, physical_offset)
     if lookup.checkpoint <= physical_offset < state_point:
         return None  # left by sealed files: the next start replays the log up to there
     if physical_offset >= lookup.checkpoint:
@@ -75,21 +69,13 @@ def _bound(lookup: Rows, row: Pair, state_point: int) -> _Bound | None:
     return bound if physical_offset >= lookup.log.start_offset else None
 
 
-def _has_units(lookup: Rows, bound: _Bound) -> bool:
+def _has_units(lookup: Rows, bound: LastUnit) -> bool:
     """Whether the queue has any unit up to the bound."""
     prefix = unit_prefix(bound.topic, bound.queue_id)
     end = prefix + pack_i64(bound.queue_offset + 1)
     return bool(lookup.engine.scan(UNITS, prefix + pack_i64(0), end, limit=1))
 
 
-def _tell(lookup: Rows, kind: Kind, expected: str, bound: _Bound) -> None:
-    lookup.tell(
-        kind,
-        BOUNDS,
-        expected,
-        f"{(bound.physical_offset, bound.queue_offset)}",
-        topic=bound.topic,
-        queue_id=bound.queue_id,
-        queue_offset=bound.queue_offset,
-        physical_offset=bound.physical_offset,
-    )
+def _tell(lookup: Rows, kind: Kind, expected: str, bound: LastUnit) -> None:
+    found = f"{(bound.physical_offset, bound.queue_offset)}"
+    lookup.tell(kind, BOUNDS, expected, found, **bound._asdict())

@@ -51,13 +51,7 @@ _NOWHERE = 1 << 62
 class DatabaseSide:
     """A database: see Side and UnitSide."""
 
-    def __init__(
-        self,
-        engine: KvEngine,
-        opened: OpenedStore,
-        *,
-        may_lag: bool = False,
-    ) -> None:
+    def __init__(self, engine: KvEngine, opened: OpenedStore, *, may_lag: bool) -> None:
         """`may_lag`: it is being filled, so it may be behind the log even after a clean shutdown.
         Raises EngineFailedError."""
         self._engine = engine
@@ -91,16 +85,8 @@ class DatabaseSide:
         return self._admission.admit_all(requests)
 
     def compare(self, log: LogCheck, walk_again: WalkAgain) -> None:
-        opened = self._opened
         self._lookup = Rows(
-            self._engine,
-            opened.segments,
-            log,
-            self._checkpoint,
-            self._admission,
-            self._ending,
-            opened.findings,
-            opened.progress,
+            self._engine, self._opened, log, self._checkpoint, self._admission, self._ending
         )
         self._tell = self._lookup.tell
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -212,7 +213,8 @@ class Findings:
     def __init__(self, most_of_a_kind: int = 100) -> None:
         self._most = most_of_a_kind
         self._listed: list[Finding] = []
-        self._counts: dict[tuple[Kind, str], int] = {}
+        self._counts: Counter[tuple[Kind, str]] = Counter()
+        self._unlisted: Counter[tuple[Kind, str]] = Counter()
         self._last: dict[tuple[Kind, str], int] = {}  # index of the last one listed
 
     def add(
@@ -234,10 +236,10 @@ class Findings:
         remedy: Remedy | None = None,
     ) -> None:
         of_a_kind = (kind, side)
-        before = self._counts.get(of_a_kind, 0)
-        self._counts[of_a_kind] = before + count
-        if before >= self._most:
+        if self._counts[of_a_kind] >= self._most:
+            self._unlisted[of_a_kind] += count
             return
+        self._counts[of_a_kind] += count
         self._last[of_a_kind] = len(self._listed)
         self._listed.append(
             Finding(
@@ -261,14 +263,9 @@ class Findings:
     def result(self) -> list[Finding]:
         """All findings in the order they were found."""
         listed = list(self._listed)
-        counted: dict[tuple[Kind, str], int] = {}
-        for finding in listed:
-            of_a_kind = (finding.kind, finding.side)
-            counted[of_a_kind] = counted.get(of_a_kind, 0) + finding.count
-        for of_a_kind, count in self._counts.items():
+        for of_a_kind, count in self._unlisted.items():
             at = self._last[of_a_kind]
-            more = count - counted[of_a_kind]
-            listed[at] = replace(listed[at], count=listed[at].count + more)
+            listed[at] = replace(listed[at], count=listed[at].count + count)
         return listed
 
 

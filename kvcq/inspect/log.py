@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kvcq.inspect.findings import Findings
+    from kvcq.inspect.side import Take
     from store.consume_queue import DispatchRequest
     from store.log import Falls, Segment, SegmentSet
 
@@ -48,10 +49,10 @@ class LogCheck:
         durable_end: int,
         findings: Findings,
         progress: Callable[[float], None],
-        take: Callable[[Sequence[DispatchRequest]], None] | None = None,
+        take: Take,
         *,
+        may_be_torn: bool,
         was_closed: bool = False,
-        may_be_torn: bool = True,
         falls: Falls = (),
     ) -> None:
         """`durable_end`: the log was fsynced below it, so bytes there that are not a record are
@@ -66,7 +67,7 @@ class LogCheck:
         self._durable_end = durable_end
         self._tell = partial(findings.add, side=LOG)
         self._progress = progress
-        self._take = take or _drop
+        self._take = take
         self._was_closed = was_closed
         self._may_be_torn = may_be_torn
         self._falls = falls
@@ -259,10 +260,6 @@ def _left_out(damaged: _Damaged) -> str:
         f"{place}{whose} ({damage.reason}). Its message is lost; readers get an error there, and "
         "can continue after it."
     )
-
-
-def _drop(_requests: Sequence[DispatchRequest]) -> None:
-    """Ignores the requests."""
 
 
 def _owner(segment: Segment, at: int) -> tuple[str, int, int] | None:

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kvcq.engine import AnyRows, KvEngine, Pair
-    from kvcq.inspect.findings import Findings
     from kvcq.inspect.log import LogCheck
-    from store.base import Progress
-    from store.log import SegmentSet
+    from kvcq.inspect.side import OpenedStore
     from store.topics import Admission
 
 ROCKSDB = "rocksdb"
@@ -35,20 +33,18 @@ class Rows(Lookup):
     def __init__(
         self,
         engine: KvEngine,
-        segments: SegmentSet,
+        opened: OpenedStore,
         log: LogCheck,
         checkpoint: int,
         admission: Admission,
         ending: frozenset[str],
-        findings: Findings,
-        progress: Progress,
     ) -> None:
         """`ending`: topics and light queues whose rows the next opening removes."""
-        super().__init__(segments, log, checkpoint)
+        super().__init__(opened.segments, log, checkpoint)
         self.engine = engine
         self.admission = admission
-        self.tell = partial(findings.add, side=ROCKSDB)
-        self._progress = progress
+        self.tell = partial(opened.findings.add, side=ROCKSDB)
+        self._progress = opened.progress
         self._ending = prefixes_of(ending)
 
     def pages(self, family: str, what: str, expected: int) -> Iterator[list[Pair]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,6 +66,7 @@ class StateSide:
         """Files that it creates are removed with the stack. Raises KvcqError."""
         self._engine = engine
         self._opened = opened
+        self._tell = partial(opened.findings.add, side=STATE_SIDE)
         self._state = KvStateStore(engine)
         scratch = Path(tempfile.mkdtemp(prefix="kvcq-check-"))
         stack.callback(shutil.rmtree, scratch, ignore_errors=True)
@@ -101,12 +103,10 @@ class StateSide:
             except (StoreFormatError, OSError) as error:
                 self._tell(Kind.SNAPSHOT, place, "the files that were sealed", error)
 
-    def _snapshots(self) -> list[Snapshot]:
-        return snapshots_in(self._opened.directory.root / DIRECTORY, read_only=True)
-
     def _start(self, path: Path) -> int | None:
         """Where the replay begins, with the known state at `path`; None if nothing is known."""
-        for snapshot in reversed(self._snapshots()):
+        directory = self._opened.directory.root / DIRECTORY
+        for snapshot in reversed(snapshots_in(directory, read_only=True)):
             usable = snapshot.point <= self._state.point
             if usable and snapshot.is_sealed and snapshot.mark.fits(self._opened.segments):
                 try:
@@ -118,7 +118,6 @@ class StateSide:
         return 0 if begin == 0 else None
 
     def take(self, requests: Sequence[DispatchRequest]) -> None:
-        """Take the next records of the log, ascending."""
         if self._replayed is None:
             return
         for request in requests:
@@ -193,25 +192,6 @@ class StateSide:
             return _ANYWHERE
         row = self._engine.get(BOUNDS, max_key(topic, queue_id))
         return _ANYWHERE if row is None else unpack_max(row)[1] + 1
-
-    def _tell(
-        self,
-        kind: Kind,
-        place: str,
-        expected: object,
-        found: object,
-        physical_offset: int | None = None,
-        remedy: Remedy | None = None,
-    ) -> None:
-        self._opened.findings.add(
-            kind,
-            place,
-            expected,
-            found,
-            side=STATE_SIDE,
-            physical_offset=physical_offset,
-            remedy=remedy,
-        )
 
     def is_left_out(self, number: int) -> bool:
         """No row of state refers to damage."""

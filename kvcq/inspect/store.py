@@ -29,7 +29,7 @@ from store.store_dir import FORMAT_VERSION, DirKind, StoreDir, inspect
 from store.topics import Admission, LiveTopics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from kvcq.inspect.side import Side, Take
@@ -176,12 +176,17 @@ def _check(
         _look_at_start(segments, read_log_start(directory.notes), findings)
         falls = read_falls(directory.notes, 0)
         sides = _sides(directory, segments, findings, progress, find_sides, stack)
+
+    def take_all(requests: Sequence[DispatchRequest]) -> None:
+        for side in sides:
+            side.take(requests)
+
     log = LogCheck(
         segments,
         durable_end,
         findings,
         lambda share: progress("records of the log", share),
-        _to_all(side.take for side in sides),
+        take_all,
         was_closed=was_closed,
         may_be_torn=may_be_torn,
         falls=falls,
@@ -236,18 +241,6 @@ def _sides(
         findings.add(Kind.DATABASE, "kvcq", "rows of state that can be read", error, side=ROCKSDB)
         return []
     return [its_state, *find_sides(opened, engine, stack)]
-
-
-def _to_all(takes: Iterable[Take]) -> Take:
-    every = tuple(takes)
-    if len(every) == 1:
-        return every[0]
-
-    def take(requests: Sequence[DispatchRequest]) -> None:
-        for each in every:
-            each(requests)
-
-    return take
 
 
 def _noted(directory: StoreDir, findings: Findings, *, was_closed: bool) -> Noted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from kvcq.tables import (
     unpack_unit,
     unpack_unit_key,
 )
+from store.consume_queue import LastUnit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,22 +40,15 @@ if TYPE_CHECKING:
 _ENDS = 1024
 
 
-class _LastUnit(NamedTuple):
-    """The last unit read of a queue; its record is in the log."""
-
-    queue: tuple[str, int]
-    queue_offset: int
-    physical_offset: int
-
-
 class UnitOrder:
     """Takes pages of units one after the other. Memory: a page, and the ends of some queues."""
 
     def __init__(self, lookup: Rows) -> None:
         self._lookup = lookup
         self._start = lookup.log.start_offset
-        self._last: _LastUnit | None = None
-        self._ends: list[_LastUnit] = []
+        # The last unit read of a queue whose record is in the log, and those of earlier queues.
+        self._last: LastUnit | None = None
+        self._ends: list[LastUnit] = []
 
     def page(self, rows: list[Pair]) -> UnitColumns:
         """Check the next rows; returns the units that need a record in the log."""
@@ -105,7 +99,7 @@ class UnitOrder:
         for start, end, is_odd in zip(starts, ends, are_odd, strict=True):
             queue = units.queues[int(units.queue_index[start])]
             last = self._last
-            if last is not None and last.queue != queue:
+            if last is not None and last[:2] != queue:
                 self._close_queue()
                 last = None
             follows = last is None or (
@@ -113,7 +107,8 @@ class UnitOrder:
                 and offsets[start] > last.physical_offset
             )
             if follows and not is_odd:
-                self._last = _LastUnit(queue, int(queue_offsets[end - 1]), int(offsets[end - 1]))
+                place = int(queue_offsets[end - 1]), int(offsets[end - 1])
+                self._last = LastUnit(*queue, *place)
             else:
                 self._one_by_one(queue, units, range(start, end))
 
@@ -125,7 +120,7 @@ class UnitOrder:
                 wanted = f"above {last.physical_offset}"
                 self._tell(Kind.FALLING_OFFSET, units, index, wanted, offset)
             if offset >= self._start:  # others have expired; compaction takes them in any order
-                last = _LastUnit(queue, int(units.queue_offset[index]), offset)
+                last = LastUnit(*queue, int(units.queue_offset[index]), offset)
         self._last = last
 
     # --- ends ------------------------------------------------------------------------------
@@ -140,7 +135,7 @@ class UnitOrder:
     def _look_at_ends(self) -> None:
         """Compare the last units of these queues with their bounds."""
         ends, self._ends = self._ends, []
-        rows = self._lookup.engine.multi_get(BOUNDS, [max_key(*end.queue) for end in ends])
+        rows = self._lookup.engine.multi_get(BOUNDS, [max_key(*end[:2]) for end in ends])
         for end, row in zip(ends, rows, strict=True):
             there = (end.physical_offset, end.queue_offset)
             if row is None:
@@ -150,16 +145,7 @@ class UnitOrder:
                 found = f"{unpack_max(row)}"
             else:
                 continue
-            self._lookup.tell(
-                kind,
-                BOUNDS,
-                expected,
-                found,
-                topic=end.queue[0],
-                queue_id=end.queue[1],
-                queue_offset=end.queue_offset,
-                physical_offset=end.physical_offset,
-            )
+            self._lookup.tell(kind, BOUNDS, expected, found, **end._asdict())
 
 
 def plain_units(
