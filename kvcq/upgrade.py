@@ -141,11 +141,8 @@ def finish(directory: StoreDir, state: Tables, queues: ConsumeQueueStore, engine
     messages whose offsets stayed committed.
     """
     if not directory.was_closed_cleanly:
-        after: str | None = None
-        while groups := state.list_groups(after, _PAGE):
-            after = groups[-1]
-            for group in groups:
-                _cut_committed(group, state, queues, engine)
+        for group in state.every_group():
+            _cut_committed(group, state, queues, engine)
     engine.flush()
 
 

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
     from store.state import Tables
 
-_PAGE = 1000
 #: The files that are always written. A broker with enableLmq only reads the light one.
 _FILES = {
     Kind.TOPICS: ((Form.JSON, TOPICS_FILE),),
@@ -121,7 +120,8 @@ def write_back(
         len(topics_before.rows.keys() - topics.keys()),
         topics_paths,
         sum(
-            group not in known and state.shared_group(group) is not None for group in _groups(state)
+            group not in known and state.shared_group(group) is not None
+            for group in state.every_group()
         ),
     )
 
@@ -222,38 +222,20 @@ def _offsets(state: Tables, before: Table, taken_over: Sequence[str]) -> dict[st
 
 
 def _shared(state: Tables, group: str) -> Iterator[tuple[str, str, int, int]]:
-    last: tuple[str, int] | None = None
-    while rows := state.list_windows(group, last, _PAGE):
-        for topic, queue_id, window in rows:
-            yield group, topic, queue_id, window.done_below
-        last = rows[-1][:2]
+    for topic, queue_id, window in state.every_window(group):
+        yield group, topic, queue_id, window.done_below
     if state.shared_group(group) is None:
         return
-    last = None
-    while taken := state.list_committed(TAKEN_GROUP, last, _PAGE):
-        for topic, queue_id, offset in taken:
-            rest = topic.removeprefix(f"%RETRY%{group}")
-            if rest != topic and rest[:1] in ("", "_", "+"):
-                yield group, topic, queue_id, offset
-        last = taken[-1][:2]
+    for topic, queue_id, offset in state.every_committed(TAKEN_GROUP):
+        rest = topic.removeprefix(f"%RETRY%{group}")
+        if rest != topic and rest[:1] in ("", "_", "+"):
+            yield group, topic, queue_id, offset
 
 
 def _committed(state: Tables) -> Iterator[tuple[str, str, int, int]]:
     """Committed offsets. A shared group's is that of its first message that is not done, because a
     broker cannot store more."""
-    for group in _groups(state):
-        if group == TAKEN_GROUP:
-            continue
-        yield from _shared(state, group)
-        last: tuple[str, int] | None = None
-        while rows := state.list_committed(group, last, _PAGE):
-            for topic, queue_id, offset in rows:
-                yield group, topic, queue_id, offset
-            last = rows[-1][:2]
-
-
-def _groups(state: Tables) -> Iterator[str]:
-    after: str | None = None
-    while groups := state.list_groups(after, _PAGE):
-        yield from groups
-        after = groups[-1]
+    for group in state.every_group():
+        if group != TAKEN_GROUP:
+            yield from _shared(state, group)
+            yield from ((group, *each) for each in state.every_committed(group))

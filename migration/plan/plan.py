@@ -189,12 +189,7 @@ def plan_live(store: MessageStore, state: MigrationState | None, done: int) -> P
     start, end = log.start_offset, log.appended_offset
     sample = measure(_feed_runs(feed, start, store.flushed_offset))
     waiting = state is not None and state.phase is Phase.FILES
-    topics = queues = 0
-    after: str | None = None
-    while page := store.list_topics("", after, 1000):
-        topics += len(page)
-        queues += sum(each.queue_count for each in page)
-        after = page[-1].name
+    counts = [topic.queue_count for topic in store.tables.every_topic()]
     share = (end - start) / sample.log_bytes if sample.log_bytes else 0.0
     plan = Plan(
         kind="ours",
@@ -204,8 +199,8 @@ def plan_live(store: MessageStore, state: MigrationState | None, done: int) -> P
         bytes_to_replay=end - start if waiting else max(0, end - max(done, start)),
         messages=round(sample.records * share),
         messages_are_estimated=True,
-        topics=topics,
-        queues=queues,
+        topics=len(counts),
+        queues=sum(counts),
         next_step=NO_MIGRATION if state is None else next_step(state),
     )
     return _estimated(plan, sample, round(sample.units * share), store.config.root)

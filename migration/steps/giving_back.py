@@ -27,13 +27,11 @@ from store.held import LIGHT_QUEUES, Done
 from store.state import DEAD_LETTERS, TIMER_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from store.base import Clock
     from store.message_store import MessageStore
 
-_PAGE = 1000
 #: Above every physical offset.
 _EVERYTHING = 1 << 62
 
@@ -55,7 +53,7 @@ def give_back(store: MessageStore, root: Path, clock: Clock) -> list[str]:
             root,
             {
                 queue_id + 1: offset
-                for topic, queue_id, offset in store.list_committed(TAKEN_GROUP, None, _PAGE)
+                for topic, queue_id, offset in store.tables.every_committed(TAKEN_GROUP)
                 if topic == SCHEDULE_TOPIC
             },
         )
@@ -120,16 +118,13 @@ def _timers(store: MessageStore, root: Path, clock: Clock) -> list[str]:
 
 def _in_flight(store: MessageStore) -> list[str]:
     groups = undone = again = 0
-    for group in _groups(store):
+    for group in store.tables.every_group():
         if store.tables.shared_group(group) is None:
             continue
         groups += 1
-        last: tuple[str, int] | None = None
-        while rows := store.tables.list_windows(group, last, _PAGE):
-            for topic, queue_id, window in rows:
-                undone += window.undone
-                again += window.next_offset - window.done_below - window.undone
-                last = topic, queue_id
+        for _, _, window in store.tables.every_window(group):
+            undone += window.undone
+            again += window.next_offset - window.done_below - window.undone
     if not undone:
         return []
     lines = [
@@ -145,21 +140,11 @@ def _in_flight(store: MessageStore) -> list[str]:
     return lines
 
 
-def _groups(store: MessageStore) -> Iterator[str]:
-    after: str | None = None
-    while page := store.list_groups(after, _PAGE):
-        yield from page
-        after = page[-1]
-
-
 def _letters(store: MessageStore) -> list[str]:
     ended = 0
-    after: str | None = None
-    while page := store.list_topics(DEAD_LETTERS, after, _PAGE):
-        for topic in page:
-            ((low, high),) = store.bounds([(topic.name, 0)])
-            ended += store.tables.count_ended(topic.name, low, high)
-        after = page[-1].name
+    for topic in store.tables.every_topic(DEAD_LETTERS):
+        ((low, high),) = store.bounds([(topic.name, 0)])
+        ended += store.tables.count_ended(topic.name, low, high)
     if not ended:
         return []
     return [

@@ -33,8 +33,6 @@ from store.state import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from migration.waiting import OpenLog
     from store.message import Message, StoredMessage
     from store.message_store import MessageStore
@@ -61,7 +59,8 @@ def take_undone(store: MessageStore, log: OpenLog) -> int:
 
     Raises what an append raises, and what reading queues raises.
     """
-    shared = {group for group in _groups(store) if store.tables.shared_group(group) is not None}
+    tables = store.tables
+    shared = {each for each in tables.every_group() if tables.shared_group(each) is not None}
     if not shared:
         return 0
     found, gone = _in_flight(store, log, shared)
@@ -89,13 +88,6 @@ def take_undone(store: MessageStore, log: OpenLog) -> int:
     return count
 
 
-def _groups(store: MessageStore) -> Iterator[str]:
-    after: str | None = None
-    while page := store.list_groups(after, 1000):
-        yield from page
-        after = page[-1]
-
-
 def _in_flight(
     store: MessageStore, log: OpenLog, shared: set[str]
 ) -> tuple[dict[str, list[_Undone]], list[tuple[str, str, StoredMessage]]]:
@@ -103,14 +95,12 @@ def _in_flight(
     retry queue."""
     found = defaultdict[str, list[_Undone]](list)
     gone: list[tuple[str, str, StoredMessage]] = []
-    marks: list[GroupOffset] = []
-    for group in _groups(store):
-        last: tuple[str, int] | None = None
-        while group.startswith("CID_RMQ_SYS_") and (
-            rows := store.list_committed(group, last, 1000)
-        ):
-            marks += [GroupOffset(group, *row) for row in rows]
-            last = rows[-1][:2]
+    marks = [
+        GroupOffset(group, *row)
+        for group in store.tables.every_group()
+        if group.startswith("CID_RMQ_SYS_")
+        for row in store.tables.every_committed(group)
+    ]
     for group, topic, queue_id, offset in find_in_flight(log, done_below(marks)):
         if group not in shared:
             logger.warning("group %s is not shared: its messages of %s are skipped", group, topic)

@@ -163,12 +163,7 @@ class OpenLog:
         self._end = end
 
     def topics(self, prefix: str) -> list[str]:
-        found: list[str] = []
-        after: str | None = None
-        while page := self._store.list_topics(prefix, after, 1000):
-            found += [each.name for each in page]
-            after = page[-1].name
-        return found
+        return [each.name for each in self._store.tables.every_topic(prefix)]
 
     def ids(self, topic: str) -> list[int]:
         found = self._store.tables.topic(topic)

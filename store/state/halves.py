@@ -26,7 +26,7 @@ from store.state.half_entries import (
     HalfMoved,
     HalvesForgotten,
 )
-from store.state.rows import END, CorruptRowError, Rows, sized
+from store.state.rows import END, CorruptRowError, Rows, every_row, sized
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -173,11 +173,8 @@ class HalfTables:
 
     def counts(self) -> Iterator[tuple[str, HalvesCount]]:
         """Groups with open halves, by name, and their counts."""
-        start = b"u\x00"
-        while rows := self._rows.scan(start, b"u" + END, 1000):
-            for key, row in rows:
-                yield key[1:].decode(), HalvesCount(*_COUNT.unpack(row))
-            start = rows[-1][0] + b"\x00"
+        for key, row in every_row(self._rows, b"u\x00", b"u" + END):
+            yield key[1:].decode(), HalvesCount(*_COUNT.unpack(row))
 
 
 class Writing(Rows, Protocol):

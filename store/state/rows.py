@@ -58,7 +58,7 @@ from store.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 Pair = tuple[bytes, bytes]
 
@@ -79,6 +79,7 @@ _I64 = struct.Struct(">q")
 _PLACE = struct.Struct(">qq")
 _I32 = struct.Struct(">i")
 _I16 = struct.Struct(">h")
+_PAGE = 1000
 #: Sorts after every UTF-8 text.
 END = b"\xff"
 
@@ -97,6 +98,14 @@ class Rows(Protocol):
     def scan(self, start: bytes, end: bytes, limit: int | None = None) -> Sequence[Pair]:
         """Up to `limit` rows with start <= key < end, ascending."""
         ...
+
+
+def every_row(rows: Rows, start: bytes, end: bytes) -> Iterator[Pair]:
+    """Yield all rows with start <= key < end, ascending. They may change meanwhile: it reads page
+    by page."""
+    while page := rows.scan(start, end, _PAGE):
+        yield from page
+        start = page[-1][0] + b"\x00"
 
 
 def sized(text: str) -> bytes:

@@ -11,6 +11,7 @@ from store.state.rows import (
     bits_key,
     dead_key,
     ended_key,
+    every_row,
     group_key,
     latest_key,
     lite_key,
@@ -39,8 +40,6 @@ if TYPE_CHECKING:
 
     from store.metadata import LatestHead, SharedGroup, TopicConfig
     from store.state.rows import Rows, TimerRow
-
-_PAGE = 1000
 
 
 class Tables:
@@ -73,28 +72,21 @@ class Tables:
         rows = self._rows.scan(start, end, limit)
         return [unpack_topic(key[1:].decode(), value) for key, value in rows]
 
-    def every_topic(self) -> Iterator[TopicConfig]:
-        after: str | None = None
-        while page := self.list_topics("", after, _PAGE):
-            yield from page
-            after = page[-1].name
+    def every_topic(self, prefix: str = "") -> Iterator[TopicConfig]:
+        """All topics with that prefix, in name order."""
+        start = topic_key(prefix)
+        for key, value in every_row(self._rows, start, start + END):
+            yield unpack_topic(key[1:].decode(), value)
 
     def counted_queues(self) -> Iterator[tuple[str, int]]:
         """Topic or light queue, and queue id, of queues with a `k` row."""
-        start = b"k"
-        while rows := self._rows.scan(start, b"l", _PAGE):
-            yield from (split_kept_key(key) for key, _ in rows)
-            start = rows[-1][0] + b"\x00"
+        return (split_kept_key(key) for key, _ in every_row(self._rows, b"k", b"l"))
 
     def dead_below(self) -> dict[str, int]:
         """Topics and light queues whose deletion is not in the log, and the physical offset below
         which their records are dead."""
-        found: dict[str, int] = {}
-        start = b"d"
-        while rows := self._rows.scan(start, b"e", _PAGE):
-            found.update((key[3:].decode(), unpack_offset(value)) for key, value in rows)
-            start = rows[-1][0] + b"\x00"
-        return found
+        rows = every_row(self._rows, b"d", b"e")
+        return {key[3:].decode(): unpack_offset(value) for key, value in rows}
 
     def dead_offset(self, name: str) -> int:
         """Like `dead_below`, for one name; 0 if none of its records is dead."""
@@ -134,6 +126,10 @@ class Tables:
         start = b"g" if after is None else group_key(after) + b"\x00"
         return [key[1:].decode() for key, _ in self._rows.scan(start, b"h", limit)]
 
+    def every_group(self) -> Iterator[str]:
+        """All groups, in name order."""
+        return (key[1:].decode() for key, _ in every_row(self._rows, b"g", b"h"))
+
     def committed_offsets(self, group: str, queues: Sequence[tuple[str, int]]) -> list[int | None]:
         rows = self._rows.multi_get([offset_key(group, *queue) for queue in queues])
         return [None if row is None else unpack_offset(row) for row in rows]
@@ -149,6 +145,11 @@ class Tables:
             (*split_offset_key(key)[1:], unpack_offset(value))
             for key, value in self._rows.scan(start, end, limit)
         ]
+
+    def every_committed(self, group: str) -> Iterator[tuple[str, int, int]]:
+        """All committed offsets of the group: (topic, queue id, next offset)."""
+        for key, value in every_row(self._rows, *offsets_range(group)):
+            yield *split_offset_key(key)[1:], unpack_offset(value)
 
     def windows(self, group: str, topic: str, queue_ids: Sequence[int]) -> list[Window]:
         """The windows of a shared group on these queues."""
@@ -171,6 +172,11 @@ class Tables:
             (*split_offset_key(key)[1:], unpack_window(value))
             for key, value in self._rows.scan(start, end, limit)
         ]
+
+    def every_window(self, group: str) -> Iterator[tuple[str, int, Window]]:
+        """All windows of the group: (topic, queue id, window)."""
+        for key, value in every_row(self._rows, *windows_range(group)):
+            yield *split_offset_key(key)[1:], unpack_window(value)
 
     def begun_at(self, group: str, topic: str) -> int | None:
         """Physical offset of the record of a from-latest group's first receive from the topic; None
@@ -208,16 +214,14 @@ class Tables:
         """Number of dead letters that ended at places first <= place < end."""
         start, stop = ended_key(topic, first // PLACES), ended_key(topic, -(-end // PLACES))
         count = 0
-        while rows := self._rows.scan(start, stop, _PAGE):
-            for key, value in rows:
-                at = int.from_bytes(key[-8:], "big") * PLACES
-                bits = unpack_bits(value)
-                if at < first:
-                    bits = bits >> first - at << first - at
-                if end < at + PLACES:
-                    bits &= (1 << end - at) - 1
-                count += bits.bit_count()
-            start = rows[-1][0] + b"\x00"
+        for key, value in every_row(self._rows, start, stop):
+            at = int.from_bytes(key[-8:], "big") * PLACES
+            bits = unpack_bits(value)
+            if at < first:
+                bits = bits >> first - at << first - at
+            if end < at + PLACES:
+                bits &= (1 << end - at) - 1
+            count += bits.bit_count()
         return count
 
     def moved_letter(self, topic: str, letter: int) -> int | None:
@@ -257,11 +261,7 @@ class Tables:
 
     def latest_heads(self) -> Iterator[LatestHead]:
         """The `l` rows of all queues."""
-        start = b"l"
-        while rows := self._rows.scan(start, b"m", _PAGE):
-            for key, value in rows:
-                yield unpack_latest(key, value)
-            start = rows[-1][0] + b"\x00"
+        return (unpack_latest(key, value) for key, value in every_row(self._rows, b"l", b"m"))
 
     def hidden_bits(self, topic: str, queue_id: int, number: int) -> bytes | None:
         return self._rows.get(bits_key(topic, queue_id, number))
