@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import pickle
-import selectors
 import subprocess
 import sys
 import threading
@@ -25,11 +24,10 @@ from typing import TYPE_CHECKING, Any, cast
 from kvcq.backup.copying import CopyPlan, Taken, copy_files
 from kvcq.backup.manifest import manifest_name, pack_manifest, unpack_manifest
 from kvcq.errors import BackupDamagedError, BackupError, BackupRefusedError, BackupTargetError
-from store.base import start_module
+from store.base import lines_of, start_module
 from store.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import IO
 
     from kvcq.backup.copying import Report
@@ -64,7 +62,7 @@ def copy_in_process(plan: CopyPlan, report: Report) -> Taken:
 def _followed(process: subprocess.Popen[bytes], plan: CopyPlan, report: Report) -> Taken:
     """The result in its last line. Raises what `report` raises, and the process's error."""
     place, done = "", 0
-    for line in _lines(cast("IO[bytes]", process.stdout)):
+    for line in lines_of(cast("IO[bytes]", process.stdout), _POLL_S):
         if line is not None:
             told: dict[str, Any] = json.loads(line)
             if "error" in told:
@@ -76,23 +74,6 @@ def _followed(process: subprocess.Popen[bytes], plan: CopyPlan, report: Report) 
             place, done = told["place"], told["done"]
         report(place, done)
     raise BackupError(f"the copying process exited with code {process.wait()}")
-
-
-def _lines(source: IO[bytes]) -> Iterator[bytes | None]:
-    """Yield lines as they arrive; None whenever none arrived for a while."""
-    waiting = b""
-    # Never select(): it knows no descriptor above 1,023, and a service has more.
-    with selectors.DefaultSelector() as ready:
-        ready.register(source, selectors.EVENT_READ)
-        while True:
-            if not ready.select(_POLL_S):
-                yield None
-                continue
-            piece = os.read(source.fileno(), 64 << 10)
-            if not piece:
-                return
-            *lines, waiting = (waiting + piece).split(b"\n")
-            yield from lines
 
 
 class _Told:

@@ -6,19 +6,14 @@ Reads names, sizes and the first record of segments, and walks the last one; cha
 from __future__ import annotations
 
 import enum
-import errno
 import mmap
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from migration.columnar.errors import LogLayoutError, SegmentDamageError
 from migration.columnar.walk import Stop, find_record, walk_to
 from store.format import BLANK_BYTES, check_record, store_time_of
-from store.log import parse_segment_name, segment_name
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from store.log import data_ranges, parse_segment_name, segment_name
 
 
 class Segment(NamedTuple):
@@ -199,27 +194,14 @@ def _find_end(segment: Segment, size: int, known_end: int | None) -> int:
             known_end is not None and not any(data[at : at + BLANK_BYTES])
         ):
             return segment.start + at
-        for begin, end in _data_behind(segment.path, at + 1, size):
-            behind = find_record(data, segment.start, begin, end)
-            if behind is not None:
-                break
-        else:
+        with Path(segment.path).open("rb") as file:
+            # Only what was written: the rest may be a gigabyte of zeros.
+            written = data_ranges(file.fileno(), at + 1, size)
+            records = (find_record(data, segment.start, begin, end) for begin, end in written)
+            behind = next((each for each in records if each is not None), None)
+        if behind is None:
             return segment.start + at
         at = behind  # the bytes in between are damaged; the reader reports them
-
-
-def _data_behind(path: str, at: int, end: int) -> Iterator[tuple[int, int]]:
-    """Ranges of the file that were written. The rest may be a gigabyte of zeros."""
-    with Path(path).open("rb") as file:
-        while at < end:
-            try:
-                begin = os.lseek(file.fileno(), at, os.SEEK_DATA)
-            except OSError as error:
-                if error.errno == errno.ENXIO:  # no data up to the end
-                    return
-                raise
-            at = os.lseek(file.fileno(), begin, os.SEEK_HOLE)
-            yield begin, min(at, end)
 
 
 def damage(segment: Segment, position: int, reason: str) -> SegmentDamageError:

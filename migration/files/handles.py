@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from store.base import FILE_MODE, Lock, fsync_directory, raising_out_of_descriptors
 from store.errors import DiskFullError, OutOfDescriptorsError
+from store.log import data_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -129,21 +130,7 @@ class FileHandles:
         """Parts of [start, end) that may have non-zero bytes, ascending."""
         handle = self._pin(path)
         try:
-            end = min(end, os.fstat(handle.fd).st_size)
-            ranges = []
-            while start < end:
-                try:
-                    start = os.lseek(handle.fd, start, os.SEEK_DATA)
-                except OSError as error:
-                    if error.errno == errno.ENXIO:  # only a hole up to the end
-                        break
-                    raise
-                if start >= end:
-                    break
-                hole = min(end, os.lseek(handle.fd, start, os.SEEK_HOLE))
-                ranges.append((start, hole))
-                start = hole
-            return ranges
+            return list(data_ranges(handle.fd, start, min(end, os.fstat(handle.fd).st_size)))
         finally:
             self._unpin(handle)
 

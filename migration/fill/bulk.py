@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import pickle
-import selectors
 import shutil
 import subprocess
 import time
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -21,11 +20,11 @@ from typing import TYPE_CHECKING, Any, cast
 from migration.columnar import BulkPlan, liveness_of
 from migration.fill.pace import retry_while_side_busy
 from migration.state import SideName
-from store.base import DIRECTORY_MODE, start_module
+from store.base import DIRECTORY_MODE, lines_of, start_module
 from store.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
     from typing import IO
 
     from migration.columnar import Liveness
@@ -123,6 +122,7 @@ class BulkBackfill:
         process = start_module(WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             feed = cast("IO[bytes]", process.stdin)
+            answers = lines_of(cast("IO[bytes]", process.stdout), _POLL_S)
             pickle.dump(plan, feed)
             waiting = taken = 0
             while self._goes_on(left := self._left(side, known_end)) or waiting:
@@ -134,8 +134,9 @@ class BulkBackfill:
                     feed.write(b"%d\n" % min(self._end(), known_end))
                     feed.flush()
                     waiting += 1
-                answer = self._answer(process)
+                answer = self._answer(answers)
                 if answer is None:
+                    logger.error("the process of the backfill ended with %s", process.wait())
                     return False
                 waiting -= 1
                 # Compare ends, because a piece may have no rows, such as one of a deleted topic.
@@ -150,11 +151,8 @@ class BulkBackfill:
             process.kill()
             process.wait()
             for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    try:
-                        pipe.close()
-                    except OSError:
-                        logger.debug("the process was gone before its input was closed")
+                with suppress(OSError):  # the process was gone before its input was closed
+                    cast("IO[bytes]", pipe).close()
 
     def _plan(self, start: int, liveness: Liveness) -> BulkPlan:
         config = self._store.config
@@ -168,26 +166,14 @@ class BulkBackfill:
             config.skip_damaged_records,
         )
 
-    def _answer(self, process: subprocess.Popen[bytes]) -> dict[str, Any] | None:
+    def _answer(self, lines: Iterator[bytes | None]) -> dict[str, Any] | None:
         """The next answer; None if the process ended instead. Raises JobCancelledError."""
-        stdout = cast("IO[bytes]", process.stdout)
-        line = b""
-        # Not select(), which supports no descriptor above 1,023.
-        with selectors.DefaultSelector() as ready:
-            ready.register(stdout, selectors.EVENT_READ)
-            while not line.endswith(b"\n"):
-                while not ready.select(_POLL_S):
-                    self._job.check()
-                # Without the buffer, because the selector does not see bytes in it.
-                piece = os.read(stdout.fileno(), 1)
-                if not piece:
-                    break
-                line += piece
-        if not line.endswith(b"\n"):
-            logger.error("the process of the backfill ended with %s", process.wait())
-            return None
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+        for line in lines:
+            if line is not None:
+                answer: dict[str, Any] = json.loads(line)
+                return answer
+            self._job.check()
+        return None
 
     def _take_in(self, side: Side, answer: dict[str, Any], endings: Mapping[str, int]) -> None:
         """Ingest the files into the database. Raises what the database raises."""

@@ -6,7 +6,7 @@ The only part of a store that they use is its errors.
 from store.base.busy import retry_while_busy
 from store.base.changes import Changes
 from store.base.checks import check_time_within, check_within
-from store.base.child_process import import_root, start_module
+from store.base.child_process import import_root, lines_of, start_module
 from store.base.clock import Clock, SystemClock
 from store.base.files import (
     DIRECTORY_MODE,
@@ -43,6 +43,7 @@ __all__ = [
     "free_name",
     "fsync_directory",
     "import_root",
+    "lines_of",
     "make_directory",
     "move_aside",
     "no_progress",

@@ -4,10 +4,16 @@ the open store runs in an interpreter of its own."""
 from __future__ import annotations
 
 import os
+import selectors
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import IO
 
 #: Priority of processes that only use processor time that others leave.
 _NICE = 10
@@ -46,3 +52,22 @@ def import_root(module: str) -> Path:
     """The directory on the import path: a checkout, or the site-packages of an installation."""
     package = sys.modules[module.partition(".")[0]]
     return Path(package.__path__[0]).parent
+
+
+def lines_of(pipe: IO[bytes], poll_s: float) -> Iterator[bytes | None]:
+    """Yield the lines that a child writes to the pipe, as they arrive; None whenever none arrived
+    for `poll_s`. Ends with the child's output."""
+    waiting = b""
+    # Never select(): it knows no descriptor above 1,023, and a service has more.
+    with selectors.DefaultSelector() as ready:
+        ready.register(pipe, selectors.EVENT_READ)
+        while True:
+            if not ready.select(poll_s):
+                yield None
+                continue
+            # Without the pipe's buffer, because the selector does not see bytes in it.
+            piece = os.read(pipe.fileno(), 64 << 10)
+            if not piece:
+                return
+            *lines, waiting = (waiting + piece).split(b"\n")
+            yield from lines

@@ -9,6 +9,7 @@ from store.log.acknowledgement import Acknowledgement
 from store.log.batch_encoder import BatchEncoder
 from store.log.commit_log import CommitLog, LogAppend
 from store.log.disk import DiskGuard, free_bytes
+from store.log.file_ranges import data_ranges
 from store.log.flush import GATHER_S, FlushService, GroupCommitService, IntervalFlushService
 from store.log.holds import LogHold
 from store.log.log_bytes import PreadWindow, look_at, pread
@@ -72,6 +73,7 @@ __all__ = [
     "StoreTimes",
     "Watermark",
     "check_has_durable",
+    "data_ranges",
     "first_time",
     "free_bytes",
     "holds_record",

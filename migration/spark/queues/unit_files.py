@@ -24,6 +24,7 @@ from migration.formats import (
 )
 from migration.spark.arrow import batch_of
 from migration.spark.errors import QueueLayoutError
+from store.log import data_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,8 +80,9 @@ def read_units(
 ) -> Iterator[tuple[np.ndarray[tuple[int], np.dtype[np.int64]], UnitArray]]:
     """Yield queue offsets and valid units, in chunks."""
     with Path(file.path).open("rb") as opened:
-        for begin, end in _data_ranges(opened.fileno()):
-            at = begin - begin % UNIT_SIZE
+        at = 0
+        for begin, end in data_ranges(opened.fileno(), 0, os.fstat(opened.fileno()).st_size):
+            at = max(at, begin - begin % UNIT_SIZE)
             while at < end:
                 # Read whole units: one that begins in data may end in a hole.
                 count = min(_CHUNK_UNITS, -(-(end - at) // UNIT_SIZE))
@@ -104,17 +106,3 @@ def file_batch(
     own = {name: units[name] for name in units.dtype.names or ()}
     queue = {"topic": pa.repeat(file.topic, count), "queue_id": np.full(count, file.queue_id)}
     return batch_of(schema, count, own | queue | {"queue_offset": offsets})
-
-
-def _data_ranges(fd: int) -> Iterator[tuple[int, int]]:
-    """Yield parts of the file that are not holes, in whole units."""
-    size = os.fstat(fd).st_size
-    at = 0
-    while at < size:
-        try:
-            begin = os.lseek(fd, at, os.SEEK_DATA)
-        except OSError:  # only a hole up to the end
-            return
-        end = os.lseek(fd, begin, os.SEEK_HOLE)
-        yield max(begin, at), end
-        at = -(-end // UNIT_SIZE) * UNIT_SIZE
