@@ -12,9 +12,8 @@ class PipelineError(StoreError):
 class SparkMissingError(PipelineError):
     """A package of an extra is not installed."""
 
-    def __init__(self, package: str, extra: str = "spark") -> None:
-        super().__init__(f"{package} is not installed: pip install 'kvcq[{extra}]'")
-        self.package = package
+    def __init__(self, package: str) -> None:
+        super().__init__(f"{package} is not installed: pip install 'kvcq[spark]'")
 
 
 class JavaNotFoundError(PipelineError):

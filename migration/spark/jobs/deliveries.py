@@ -46,7 +46,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from migration.spark.columns import struct_of
-from migration.spark.jobs.state_records import batch_of, entries_of, read_log, read_state
+from migration.spark.jobs.state_records import batches_of, entries_of, read_log, read_state
 from store.state import (
     ENDS,
     STATE_TOPIC,
@@ -81,7 +81,6 @@ EVENTS = pa.schema(
 )
 _MESSAGE = ["topic", "queue_id", "queue_offset", "topic_life"]
 _DELIVERY = ["group", *_MESSAGE, "group_life"]
-_ROWS = 65_536
 
 #: Topic or group to the physical offsets of its deletions, ascending.
 Lives = dict[str, list[int]]
@@ -175,14 +174,14 @@ def _lives(state: DataFrame) -> tuple[Lives, Lives]:
     )
 
     def ends(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = [
+        rows = (
             ("topic", entry.topic, at)
             if isinstance(entry, TopicEnded)
             else ("group", entry.group, at)
             for entry, at, _ in entries_of(batches)
             if isinstance(entry, (TopicEnded, GroupEnded))
-        ]
-        yield batch_of(rows, schema)
+        )
+        return batches_of(rows, schema)
 
     found: dict[str, Lives] = {"topic": defaultdict(list), "group": defaultdict(list)}
     for row in state.mapInArrow(ends, struct_of(schema)).orderBy("physical_offset").collect():
@@ -200,22 +199,16 @@ def _life(ends: Mapping[str, list[int]], name: str, at: int) -> int:
 def _events_of(
     topics: Lives, groups: Lives
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def events(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows: list[tuple[object, ...]] = []
+    def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[object, ...]]:
         for entry, at, time_ms in entries_of(batches):
-            if not isinstance(entry, (Leased, Finished)):
-                continue
-            lives = _life(topics, entry.topic, at), _life(groups, entry.group, at)
-            said = happening(entry)
-            told = str(said.what), said.delivery, time_ms, said.until_ms
-            place = entry.group, entry.topic, entry.queue_id
-            rows += [(*place, offset, *told, at, *lives) for offset in said.offsets()]
-            if len(rows) >= _ROWS:
-                yield batch_of(rows, EVENTS)
-                rows = []
-        yield batch_of(rows, EVENTS)
+            if isinstance(entry, (Leased, Finished)):
+                lives = _life(topics, entry.topic, at), _life(groups, entry.group, at)
+                said = happening(entry)
+                told = str(said.what), said.delivery, time_ms, said.until_ms
+                place = entry.group, entry.topic, entry.queue_id
+                yield from ((*place, offset, *told, at, *lives) for offset in said.offsets())
 
-    return events
+    return lambda batches: batches_of(rows(batches), EVENTS)
 
 
 def _stored(spark: SparkSession, path: Path | str, topics: Lives) -> DataFrame:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
     from store.state import Entry
 
+_ROWS = 65_536
 _STATE = ("physical_offset", "store_time_ms", "body")
 
 
@@ -43,9 +45,15 @@ def entries_of(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Entry, int, 
                 yield entry, at, time_ms
 
 
-def batch_of(rows: Sequence[tuple[object, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)],
-        schema=schema,
-    )
+def batches_of(rows: Iterable[tuple[object, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in batches; without rows one empty batch."""
+    left = iter(rows)
+    while True:
+        some = list(islice(left, _ROWS))
+        columns = list(zip(*some, strict=True)) if some else [()] * len(schema)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)],
+            schema=schema,
+        )
+        if len(some) < _ROWS:
+            return

@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from migration.spark.columns import struct_of
-from migration.spark.jobs.state_records import batch_of, entries_of, read_state
+from migration.spark.jobs.state_records import batches_of, entries_of, read_state
 from store.state import (
     NEVER,
     HalfBegun,
@@ -86,7 +86,6 @@ _HALVES = pa.schema(
     ]
 )
 _Row = tuple[object, ...]
-_ROWS = 65_536
 
 
 def read_timers(spark: SparkSession, path: Path | str) -> DataFrame:
@@ -159,14 +158,7 @@ def _told(
     """A row for each entry for which `row_of` returns one."""
 
     def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        made: list[_Row] = []
-        for entry, _, time_ms in entries_of(batches):
-            row = row_of(entry, time_ms)
-            if row is not None:
-                made.append(row)
-            if len(made) >= _ROWS:
-                yield batch_of(made, schema)
-                made = []
-        yield batch_of(made, schema)
+        made = (row_of(entry, time_ms) for entry, _, time_ms in entries_of(batches))
+        return batches_of((row for row in made if row is not None), schema)
 
     return read_state(spark, path).mapInArrow(rows, struct_of(schema))
