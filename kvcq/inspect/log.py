@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kvcq.inspect.findings import Findings
-    from kvcq.inspect.side import Take
     from store.consume_queue import DispatchRequest
     from store.log import Falls, Segment, SegmentSet
 
@@ -49,7 +48,7 @@ class LogCheck:
         durable_end: int,
         findings: Findings,
         progress: Callable[[float], None],
-        take: Take,
+        take: Callable[[Sequence[DispatchRequest]], None],
         *,
         may_be_torn: bool,
         was_closed: bool = False,
