@@ -14,31 +14,25 @@ caller says which database serves the queues.
 """
 
 from kvcq.backup.copying import Taken
-from kvcq.backup.manifest import Backup, BackupFile
-from kvcq.backup.places import Place, keeps_backups, open_place
+from kvcq.backup.manifest import Backup
+from kvcq.backup.places import keeps_backups, open_place
 from kvcq.backup.process import copy_in_process
-from kvcq.backup.pruning import Pruned, prune
-from kvcq.backup.reading import choose_backup, choose_by_id, list_backups, newest_backup
-from kvcq.backup.restoring import Cut, Restored, restore
+from kvcq.backup.pruning import prune
+from kvcq.backup.reading import choose_backup, choose_by_id, list_backups
+from kvcq.backup.restoring import Cut, restore
 from kvcq.backup.taking import take_backup
-from kvcq.backup.verifying import Broken, Verified, verify
+from kvcq.backup.verifying import Broken, verify
 
 __all__ = [
     "Backup",
-    "BackupFile",
     "Broken",
     "Cut",
-    "Place",
-    "Pruned",
-    "Restored",
     "Taken",
-    "Verified",
     "choose_backup",
     "choose_by_id",
     "copy_in_process",
     "keeps_backups",
     "list_backups",
-    "newest_backup",
     "open_place",
     "prune",
     "restore",

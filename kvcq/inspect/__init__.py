@@ -9,10 +9,9 @@ writes nothing.
 """
 
 from kvcq.inspect.comparison import Comparison, Queue
-from kvcq.inspect.findings import Checked, CheckResult, Finding, Findings, Kind, Remedy, size_text
+from kvcq.inspect.findings import Checked, CheckResult, Finding, Kind, Remedy, size_text
 from kvcq.inspect.log import LogCheck
 from kvcq.inspect.lookup import Fault, Lookup, faults_of, is_at_place, request_at
-from kvcq.inspect.rows import ROCKSDB
 from kvcq.inspect.scrub import Scrub
 from kvcq.inspect.side import OpenedStore, Side, Take, WalkAgain
 from kvcq.inspect.state import read_entries, state_records
@@ -20,14 +19,12 @@ from kvcq.inspect.store import database_alone, inspect_store, open_database
 from kvcq.inspect.sums import BucketSums
 
 __all__ = [
-    "ROCKSDB",
     "BucketSums",
     "CheckResult",
     "Checked",
     "Comparison",
     "Fault",
     "Finding",
-    "Findings",
     "Kind",
     "LogCheck",
     "Lookup",

@@ -12,14 +12,12 @@ from kvcq.snapshots.placing import (
     remove_unfinished,
     state_lost,
 )
-from kvcq.snapshots.sealing import seal
-from kvcq.snapshots.snapshot import DIRECTORY, SEALED_FILES, Mark, Snapshot, snapshots_in
+from kvcq.snapshots.snapshot import DIRECTORY, SEALED_FILES, Snapshot, snapshots_in
 from kvcq.snapshots.taking import Snapshots, drop_unfit
 
 __all__ = [
     "DIRECTORY",
     "SEALED_FILES",
-    "Mark",
     "Snapshot",
     "Snapshots",
     "drop_unfit",
@@ -28,7 +26,6 @@ __all__ = [
     "place_empty",
     "place_sealed",
     "remove_unfinished",
-    "seal",
     "snapshots_in",
     "state_lost",
 ]

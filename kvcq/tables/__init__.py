@@ -54,7 +54,6 @@ from kvcq.tables.unit_columns import (
     timed,
     unit_hashes,
     units_at,
-    units_of_queues,
     units_of_requests,
     units_of_rows,
 )
@@ -127,7 +126,6 @@ __all__ = [
     "unit_key",
     "unit_prefix",
     "units_at",
-    "units_of_queues",
     "units_of_requests",
     "units_of_rows",
     "unpack_bounds_key",

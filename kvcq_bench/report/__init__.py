@@ -6,7 +6,7 @@ Only uses `errors`, so a report can be read on a machine without a store.
 from kvcq_bench.report.goal import Goal
 from kvcq_bench.report.html_page import page
 from kvcq_bench.report.judging import MET, Outcome, judge
-from kvcq_bench.report.numbers import Spread, number_text, short, spread_of
+from kvcq_bench.report.numbers import short, spread_of
 from kvcq_bench.report.results import RATE, Figure, Report, Result, read_report, write_report
 from kvcq_bench.report.tables import (
     Table,
@@ -14,7 +14,6 @@ from kvcq_bench.report.tables import (
     costs,
     figures,
     goals,
-    latencies,
     met_text,
     rates,
 )
@@ -27,16 +26,13 @@ __all__ = [
     "Outcome",
     "Report",
     "Result",
-    "Spread",
     "Table",
     "conclusion",
     "costs",
     "figures",
     "goals",
     "judge",
-    "latencies",
     "met_text",
-    "number_text",
     "page",
     "rates",
     "read_report",

@@ -13,14 +13,13 @@ from migration.columnar.block import RecordBlock
 from migration.columnar.bulk_plan import BulkPlan
 from migration.columnar.decoder import DEFAULTS, ReadOptions, read_blocks
 from migration.columnar.derived_rows import IndexRows, UnitRows, derive, derive_index, places_of
-from migration.columnar.errors import LogLayoutError, SegmentDamageError
+from migration.columnar.errors import LogLayoutError
 from migration.columnar.key_cuts import KeyCuts, plan_cuts, sample_log, whole_key
 from migration.columnar.liveness import ALL_LIVE, Liveness, liveness_of
 from migration.columnar.log_layout import (
     LogLayout,
     LogRange,
     Segment,
-    Start,
     advance,
     first_store_time,
     read_layout,
@@ -28,7 +27,7 @@ from migration.columnar.log_layout import (
 )
 from migration.columnar.sorted_files import FAMILIES, LastUnits, row_keys, write_index, write_units
 from migration.columnar.strings import Names, Strings
-from migration.columnar.unaligned import Bools, Bytes, Ints, gather, gather_ints
+from migration.columnar.unaligned import Bools, Ints, gather, gather_ints
 
 if TYPE_CHECKING:
     from migration.columnar.backup_log import backup_layout
@@ -39,7 +38,6 @@ __all__ = [
     "FAMILIES",
     "Bools",
     "BulkPlan",
-    "Bytes",
     "IndexRows",
     "Ints",
     "KeyCuts",
@@ -52,8 +50,6 @@ __all__ = [
     "ReadOptions",
     "RecordBlock",
     "Segment",
-    "SegmentDamageError",
-    "Start",
     "Strings",
     "UnitRows",
     "advance",

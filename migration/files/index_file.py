@@ -83,7 +83,10 @@ class IndexFile:
         if size != self.layout.file_bytes:
             reason = f"the file has {size} bytes, not {self.layout.file_bytes}"
             raise IndexFileError(self.path, min(size, self.layout.file_bytes), reason)
-        self._set_header(*HEADER.unpack(self._handles.read(self._name, HEADER_SIZE, 0)))
+        header = HEADER.unpack(self._handles.read(self._name, HEADER_SIZE, 0))
+        self.begin_ms, self.end_ms, self.begin_offset, self.end_offset, *counts = header
+        self.slots_used, self.next_entry = counts
+        self.next_entry = self.next_entry or 1  # 0: never written to
         if not 1 <= self.next_entry <= self.layout.entries:
             reason = f"the next entry is {self.next_entry}, of {self.layout.entries}"
             raise IndexFileError(self.path, 36, reason)
@@ -91,20 +94,6 @@ class IndexFile:
             reason = f"{self.slots_used} slots are used, of {self.layout.slots}"
             raise IndexFileError(self.path, 32, reason)
         return self
-
-    def _set_header(
-        self,
-        begin_ms: int,
-        end_ms: int,
-        begin_offset: int,
-        end_offset: int,
-        slots_used: int,
-        next_entry: int,
-    ) -> None:
-        self.begin_ms, self.end_ms = begin_ms, end_ms
-        self.begin_offset, self.end_offset = begin_offset, end_offset
-        self.slots_used = slots_used
-        self.next_entry = 1 if next_entry == 0 else next_entry  # never written to
 
     # --- writing ---------------------------------------------------------------------------
 
@@ -179,20 +168,12 @@ class IndexFile:
                 self._handles.write(self._name, data, self.layout.slot_position(first))
             self._dirty_pages[:] = False
         if self._changed:
-            self._handles.write(self._name, self._packed_header(), 0)
+            times, offsets = (self.begin_ms, self.end_ms), (self.begin_offset, self.end_offset)
+            header = HEADER.pack(*times, *offsets, self.slots_used, self.next_entry)
+            self._handles.write(self._name, header, 0)
             self._changed = False
         if seal:
             self._slots = self._dirty_pages = None
-
-    def _packed_header(self) -> bytes:
-        return HEADER.pack(
-            self.begin_ms,
-            self.end_ms,
-            self.begin_offset,
-            self.end_offset,
-            self.slots_used,
-            self.next_entry,
-        )
 
     # --- reading ---------------------------------------------------------------------------
 

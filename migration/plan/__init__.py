@@ -6,7 +6,7 @@ from migration.plan.layouts import (
     layout_given,
     refuse_other_layouts,
 )
-from migration.plan.legacy import Inventory, find_live_records, take_inventory
+from migration.plan.legacy import Inventory, find_live_records
 from migration.plan.log_survey import segment_files
 from migration.plan.note import inventory_for_start
 from migration.plan.plan import Plan, plan_directory, plan_live
@@ -27,5 +27,4 @@ __all__ = [
     "plan_live",
     "refuse_other_layouts",
     "segment_files",
-    "take_inventory",
 ]

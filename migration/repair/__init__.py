@@ -2,10 +2,9 @@
 
 from migration.repair.queues import rebuild_side_step, set_queues_aside
 from migration.repair.rebuild_side import set_side_aside
-from migration.repair.state import RepairedState, repair_state
+from migration.repair.state import repair_state
 
 __all__ = [
-    "RepairedState",
     "rebuild_side_step",
     "repair_state",
     "set_queues_aside",

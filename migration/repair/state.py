@@ -52,9 +52,7 @@ class RepairedState(NamedTuple):
     log_start: int  # physical offset; earlier changes of the state are lost
 
 
-def repair_state(
-    root: Path, progress: Progress = no_progress, clock: Clock | None = None
-) -> RepairedState | None:
+def repair_state(root: Path, progress: Progress = no_progress) -> RepairedState | None:
     """Replace `kvcq/` by a database with only the state from the log; an old one is kept beside it.
 
     Returns None, and changes nothing, if there is a database whose state can be read, or a usable
@@ -62,7 +60,7 @@ def repair_state(
     store, or has an older format, StoreLockedError, EngineUnavailableError. Durable on return.
     After a crash before that there is no database, and the repair can be repeated.
     """
-    clock = clock or SystemClock()
+    clock = SystemClock()
     kind, identity = inspect(root)
     if kind is not DirKind.OURS or identity is None or identity.format_version < FORMAT_VERSION:
         raise StoreFormatError(root, f"is not a store of format {FORMAT_VERSION}")

@@ -51,7 +51,6 @@ class SparkSettings:
     """Settings of a session. `conf` is applied last and wins."""
 
     master: str = "local[*]"
-    app_name: str = "kvcq"
     driver_memory: str = "1g"
     shuffle_partitions: int = 8
     java_home: Path | None = None
@@ -83,7 +82,7 @@ def spark_session(settings: SparkSettings) -> Iterator[SparkSession]:
         prefix="kvcq-spark-", dir=settings.scratch, ignore_cleanup_errors=True
     ) as work:
         _prepare_environment(settings)
-        builder = SparkSession.builder.master(settings.master).appName(settings.app_name)
+        builder = SparkSession.builder.master(settings.master).appName("kvcq")
         for name, value in session_conf(settings, Path(work)).items():
             builder = builder.config(name, value)
         session = builder.getOrCreate()

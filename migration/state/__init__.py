@@ -1,7 +1,7 @@
 """migration.json, its meaning for dispatch and reads, and the next step."""
 
 from migration.state.keeper import StateKeeper, next_step
-from migration.state.phase import BEFORE_CUTOVER, Phase, SideName
+from migration.state.phase import Phase, SideName
 from migration.state.state import (
     STATE_FILE,
     BrokenOff,
@@ -14,7 +14,6 @@ from migration.state.state import (
 )
 
 __all__ = [
-    "BEFORE_CUTOVER",
     "STATE_FILE",
     "BrokenOff",
     "FileLayout",

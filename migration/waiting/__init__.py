@@ -6,7 +6,7 @@
 files; `marks.py` reads the broker's positions. Changes nothing in a store.
 """
 
-from migration.waiting.broker_log import BrokerLog, OpenLog, Watched
+from migration.waiting.broker_log import OpenLog, Watched
 from migration.waiting.found import (
     Found,
     due_of,
@@ -40,7 +40,6 @@ __all__ = [
     "RETRY_TOPICS",
     "REVIVE_GROUP",
     "REVIVE_TOPICS",
-    "BrokerLog",
     "Found",
     "InFlight",
     "OpenLog",

@@ -22,14 +22,13 @@ from kvcq.engine.rocks.expiry_filter import ExpiryFilter
 from kvcq.engine.rocks.failures import damage_mark
 from kvcq.engine.rocks.handing_over import hand_over
 from kvcq.engine.rocks.opening import list_families
-from kvcq.engine.rocks.options import DERIVED, ROCKETMQ, FamilyProfile, Profile, small_profile
+from kvcq.engine.rocks.options import DERIVED, ROCKETMQ, Profile, small_profile
 from kvcq.engine.rocks.sst import SstFile, write_sst
 
 __all__ = [
     "DERIVED",
     "ROCKETMQ",
     "ExpiryFilter",
-    "FamilyProfile",
     "Profile",
     "RocksEngine",
     "SstFile",

@@ -23,7 +23,6 @@ class MessageChoice:
     topics: tuple[str, ...] = ()  # all when empty
     begin_ms: int | None = None
     end_ms: int | None = None
-    log_end: int | None = None  # physical offset to stop at
     liveness: Liveness = ALL_LIVE
     skip_damaged: bool = False  # continue at the next record
 
@@ -38,7 +37,6 @@ def read_messages(spark: SparkSession, choice: MessageChoice, columns: list[str]
         "topic": ",".join(choice.topics),
         "minStoreTimeMs": choice.begin_ms,
         "maxStoreTimeMs": choice.end_ms,
-        "endingOffset": choice.log_end,
     }
     reader = spark.read.format("commitlog").schema(schema)
     for name, value in options.items():
