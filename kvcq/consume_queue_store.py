@@ -315,7 +315,6 @@ class KvConsumeQueueStore:
         self._engine.flush()
 
     def delete_topic(self, topic: str, physical_offset: int) -> None:
-        """See ConsumeQueueStore."""
         if self._dispatched_offset > physical_offset:
             return
         start, end = topic_range(topic)
@@ -353,7 +352,6 @@ class KvConsumeQueueStore:
         family: str | None = None,
         topic: str | None = None,
     ) -> None:
-        """See ConsumeQueueStore."""
         start, end = (None, None) if topic is None else topic_range(topic)
         families = (UNITS, INDEX) if family is None else (family,)
 
@@ -368,7 +366,6 @@ class KvConsumeQueueStore:
     # --- durability and end of life --------------------------------------------------------
 
     def flush(self) -> None:
-        """See ConsumeQueueStore."""
         self._engine.flush()
 
     def back_up(self) -> Path:

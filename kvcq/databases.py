@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 
 class PlainDatabases:
-    """Queues and state in `kvcq/`. See store/opening.py."""
+    """The Databases of a plain store, see store/opening.py: queues and state in `kvcq/`."""
 
     def __init__(
         self,
@@ -109,7 +109,6 @@ class PlainDatabases:
         return max(self.queues.dispatched_offset, self.state.point)
 
     def before_cut(self, end: int) -> None:
-        """See Databases."""
         if self.reach > end:
             self._why_empty = f"reached to {self.reach}, ahead of the log, which ends at {end}"
             self.close()
@@ -117,7 +116,6 @@ class PlainDatabases:
             self._open()
 
     def settle(self, segments: SegmentSet) -> None:
-        """See Databases."""
         if self.is_old:
             self._settle_old(segments)
         else:
@@ -154,7 +152,6 @@ class PlainDatabases:
         self.state.advance(segments.end_offset)
 
     def replayed(self, segments: SegmentSet) -> None:
-        """See Databases."""
         self.finish_upgrade(self.queues, segments)
 
     def finish_upgrade(self, queues: ConsumeQueueStore, segments: SegmentSet) -> None:
@@ -195,7 +192,6 @@ class PlainDatabases:
         return 0
 
     def snapshots(self, segments: SegmentSet, flush_log: Callable[[], None]) -> Snapshots:
-        """See Databases."""
         return self.snapshots_of(self.queues, segments, flush_log)
 
     def snapshots_of(

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class MigratingDatabases:
-    """State and sides of a migration. See store/opening.py."""
+    """The Databases of a store with a migration, see store/opening.py: its state and sides."""
 
     def __init__(
         self,
@@ -91,7 +91,6 @@ class MigratingDatabases:
 
     @property
     def queues(self) -> DoubleQueueStore:
-        """See Databases."""
         assert self._queues is not None, "the log is recovered"
         return self._queues
 
@@ -103,27 +102,22 @@ class MigratingDatabases:
 
     @property
     def state(self) -> KvStateStore:
-        """See Databases."""
         return self._kvcq.state
 
     @property
     def rebuilt(self) -> str:
-        """See Databases."""
         return self._kvcq.rebuilt
 
     @property
     def reach(self) -> int:
-        """See Databases."""
         return max(self._kvcq.reach, 0 if self._files is None else self._files.dispatched_offset)
 
     def before_cut(self, end: int) -> None:
-        """See Databases."""
         self._kvcq.before_cut(end)
         if self._files is not None:
             self._files.truncate(end)
 
     def settle(self, segments: SegmentSet) -> None:
-        """See Databases."""
         if self._kvcq.is_old and self._files is not None:
             # Before the database of topics is removed: see upgrade.py.
             checkpoint = read_checkpoint(self._directory.root)
@@ -181,15 +175,12 @@ class MigratingDatabases:
                 self._keeper.move(event, **now.rebuilt(side))
 
     def replayed(self, segments: SegmentSet) -> None:
-        """See Databases."""
         self._kvcq.finish_upgrade(self.queues, segments)
 
     def snapshots(self, segments: SegmentSet, flush_log: Callable[[], None]) -> Snapshots:
-        """See Databases."""
         return self._kvcq.snapshots_of(self.queues, segments, flush_log)
 
     def close(self) -> None:
-        """See Databases."""
         try:
             if self._queues is not None:
                 self._queues.close()
