@@ -151,16 +151,13 @@ class PlainDatabases:
         take_over(self._directory, self._engine, self.queues, segments)
         self.state.advance(segments.end_offset)
 
-    def replayed(self, segments: SegmentSet) -> None:
-        self.finish_upgrade(self.queues, segments)
-
-    def finish_upgrade(self, queues: ConsumeQueueStore, segments: SegmentSet) -> None:
+    def replayed(self, segments: SegmentSet, queues: ConsumeQueueStore | None = None) -> None:
         """Finish the upgrade of a store of format 1; does nothing otherwise. `queues`: those that
-        serve reads."""
+        serve reads, if not its own."""
         if self.is_old:
-            finish(self._directory, Tables(self.state), queues, self._engine)
+            finish(self._directory, Tables(self.state), queues or self.queues, self._engine)
             self.state.flush()
-            snapshots = self.snapshots_of(queues, segments, lambda: None)
+            snapshots = self.snapshots(segments, lambda: None, queues)
             raise_version(self._directory, snapshots, segments.end_offset)
             self.is_old = False
 
@@ -191,16 +188,17 @@ class PlainDatabases:
         self._open()
         return 0
 
-    def snapshots(self, segments: SegmentSet, flush_log: Callable[[], None]) -> Snapshots:
-        return self.snapshots_of(self.queues, segments, flush_log)
-
-    def snapshots_of(
-        self, queues: ConsumeQueueStore, segments: SegmentSet, flush_log: Callable[[], None]
+    def snapshots(
+        self,
+        segments: SegmentSet,
+        flush_log: Callable[[], None],
+        queues: ConsumeQueueStore | None = None,
     ) -> Snapshots:
-        """Snapshots of the state, which has everything that is dispatched to `queues`."""
+        """Snapshots of the state, which has everything that is dispatched to `queues`, if not to
+        its own."""
 
         def back_up() -> Path:
-            self.state.advance(queues.dispatched_offset)
+            self.state.advance((queues or self.queues).dispatched_offset)
             self.state.note_point()
             return self._engine.back_up()
 

@@ -175,10 +175,10 @@ class MigratingDatabases:
                 self._keeper.move(event, **now.rebuilt(side))
 
     def replayed(self, segments: SegmentSet) -> None:
-        self._kvcq.finish_upgrade(self.queues, segments)
+        self._kvcq.replayed(segments, self.queues)
 
     def snapshots(self, segments: SegmentSet, flush_log: Callable[[], None]) -> Snapshots:
-        return self._kvcq.snapshots_of(self.queues, segments, flush_log)
+        return self._kvcq.snapshots(segments, flush_log, self.queues)
 
     def close(self) -> None:
         try:
