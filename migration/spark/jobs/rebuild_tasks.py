@@ -40,11 +40,8 @@ FILES = pa.schema([("file", pa.binary())])
 class SortedFile(NamedTuple):
     """One file; its keys are disjoint from those of other files of its family."""
 
-    path: Path
     family: str
-    rows: int
-    first_key: bytes
-    last_key: bytes
+    sst: SstFile
     #: For units, the last unit of each queue; see columnar.LastUnits.
     ends: list[tuple[bytes, int, int]]
 
@@ -96,13 +93,9 @@ def write_files(task: RebuildTask, batches: Iterable[pa.RecordBatch]) -> Iterato
         if part < task.cuts.unit_ranges:
             units = write_units(Path(task.directory) / f"units-{name}", rows)
             assert units is not None
-            made = _sorted_file(units.file, UNITS, units.ends)
+            made = SortedFile(UNITS, units.file, units.ends)
         else:
             index = write_index(Path(task.directory) / f"index-{name}", rows)
             assert index is not None
-            made = _sorted_file(index, INDEX, [])
+            made = SortedFile(INDEX, index, [])
         yield pa.RecordBatch.from_pydict({"file": [pickle.dumps(made)]}, schema=FILES)
-
-
-def _sorted_file(file: SstFile, family: str, ends: list[tuple[bytes, int, int]]) -> SortedFile:
-    return SortedFile(file.path, family, file.rows, file.first_key, file.last_key, ends)

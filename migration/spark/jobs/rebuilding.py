@@ -98,7 +98,7 @@ class RebuildResult:
     seconds: float
 
     def paths(self, family: str) -> list[Path]:
-        return [file.path for file in self.files if file.family == family]
+        return [file.sst.path for file in self.files if file.family == family]
 
     def as_json(self) -> dict[str, Any]:
         """The result for JSON: paths by family, in the order to ingest them."""
@@ -112,7 +112,7 @@ class RebuildResult:
             "files": {
                 UNITS: [str(path) for path in self.paths(UNITS)],
                 INDEX: [str(path) for path in self.paths(INDEX)],
-                BOUNDS: [str(self.bounds.path)],
+                BOUNDS: [str(self.bounds.sst.path)],
             },
         }
 
@@ -154,7 +154,7 @@ def rebuild(
     for topic, queue_id, queue_offset, physical_offset in settings.ends:
         if physical_offset < layout.start:
             ends.join([(unit_prefix(topic, queue_id), physical_offset, queue_offset)])
-    files.sort(key=lambda file: (file.family, file.first_key))
+    files.sort(key=lambda file: (file.family, file.sst.first_key))
     check_disjoint(files)
     rows = [*ends.rows(), (DISPATCHED_KEY, pack_i64(layout.end))]
     path = settings.output / f"bounds-{time.time_ns()}.sst"
@@ -162,10 +162,10 @@ def rebuild(
     assert written is not None
     return RebuildResult(
         files=tuple(files),
-        bounds=SortedFile(path, BOUNDS, written.rows, written.first_key, written.last_key, []),
+        bounds=SortedFile(BOUNDS, written, []),
         queues=len(ends.by_prefix),
-        units=sum(file.rows for file in files if file.family == UNITS),
-        index_rows=sum(file.rows for file in files if file.family == INDEX),
+        units=sum(file.sst.rows for file in files if file.family == UNITS),
+        index_rows=sum(file.sst.rows for file in files if file.family == INDEX),
         log_start=begin,
         log_end=layout.end,
         segment_bytes=layout.segment_bytes,
@@ -190,7 +190,7 @@ def ingest(engine: KvEngine, result: RebuildResult, *, move: bool = True) -> Non
     for family in (UNITS, INDEX):
         if paths := result.paths(family):
             engine.ingest(family, paths, move=move)
-    engine.ingest(BOUNDS, [result.bounds.path], move=move)
+    engine.ingest(BOUNDS, [result.bounds.sst.path], move=move)
 
 
 def replace_queues(root: Path, result: RebuildResult) -> None:
@@ -224,5 +224,5 @@ def _catch_up(engine: KvEngine, segments: SegmentSet, base_offset: int, end: int
 def check_disjoint(files: list[SortedFile]) -> None:
     """Check that files in key order do not overlap. Raises PipelineError."""
     for one, other in pairwise(files):
-        if one.family == other.family and one.last_key >= other.first_key:
-            raise PipelineError(f"{one.path.name} and {other.path.name} overlap")
+        if one.family == other.family and one.sst.last_key >= other.sst.first_key:
+            raise PipelineError(f"{one.sst.path.name} and {other.sst.path.name} overlap")

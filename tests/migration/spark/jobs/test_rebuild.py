@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 
 from pyspark.errors import PythonException
 
-from kvcq.engine.rocks import RocksEngine
+from kvcq.engine.rocks import RocksEngine, SstFile
 from kvcq.engine.rocks.options import DERIVED
 from kvcq.tables.dispatch_batch import build_batch
 from kvcq.tables.keys import BOUNDS, FAMILIES, INDEX, UNITS
@@ -135,7 +135,7 @@ def test_many_files_with_disjoint_keys(spark: SparkSession, tmp_path: Path) -> N
     assert len(result.paths(INDEX)) > 8
     check_disjoint(list(result.files))
     # Balanced, for the cuts come from all over the log.
-    assert max(file.rows for file in result.files) < 400
+    assert max(file.sst.rows for file in result.files) < 400
     wanted = dispatched_rows([row.record for row in writer.rows], writer.end)
     assert rebuilt_rows(result, tmp_path / "db") == wanted
 
@@ -258,7 +258,7 @@ def test_a_running_store_takes_the_files_as_its_history(
         liveness = read_liveness(parts)
         result = rebuild(spark, settings(tmp_path, parts.log, end=end, liveness=liveness))
         files = {family: result.paths(family) for family in (UNITS, INDEX)}
-        files[BOUNDS] = [result.bounds.path]
+        files[BOUNDS] = [result.bounds.sst.path]
         taken = migration.ingest(files, end, start_offset=0)
         assert taken
         assert not migration.ingest(files, end, start_offset=0)
@@ -330,7 +330,7 @@ def test_damage_in_the_log_ends_the_rebuild(spark: SparkSession, tmp_path: Path)
 
 
 def test_files_that_overlap_are_refused(tmp_path: Path) -> None:
-    one = SortedFile(tmp_path / "one", UNITS, 1, b"a", b"c", [])
-    other = SortedFile(tmp_path / "other", UNITS, 1, b"c", b"d", [])
+    one = SortedFile(UNITS, SstFile(tmp_path / "one", 1, b"a", b"c"), [])
+    other = SortedFile(UNITS, SstFile(tmp_path / "other", 1, b"c", b"d"), [])
     with pytest.raises(PipelineError, match="one and other overlap"):
         check_disjoint([one, other])
