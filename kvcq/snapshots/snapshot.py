@@ -195,19 +195,20 @@ class Snapshot:
 
     def remove_copy(self) -> None:
         """Keep only the sealed files. Repeatable."""
-        gone = self.path / (COPY + _UNFINISHED)
-        shutil.rmtree(gone, ignore_errors=True)
-        if self.copy.exists():
-            self.copy.rename(gone)  # renamed first, so that an incomplete copy never has the name
-            shutil.rmtree(gone, ignore_errors=True)
+        _remove(self.copy)
 
     def remove(self) -> None:
         """Remove it. Repeatable. What a crash leaves of it does not count as a snapshot."""
-        gone = self.path.with_name(self.path.name + _UNFINISHED)
+        _remove(self.path)
+
+
+def _remove(directory: Path) -> None:
+    """Renames it first, so that an incomplete one never has the name."""
+    gone = directory.with_name(directory.name + _UNFINISHED)
+    shutil.rmtree(gone, ignore_errors=True)
+    if directory.exists():
+        directory.rename(gone)
         shutil.rmtree(gone, ignore_errors=True)
-        if self.path.exists():
-            self.path.rename(gone)
-            shutil.rmtree(gone, ignore_errors=True)
 
 
 def _crc_of(path: Path) -> int:

@@ -75,7 +75,7 @@ def _choose(version: Version, tables: list[Table]) -> Choice:
     else:
         files = _there(by_form, [Form.LIGHT, Form.JSON])
         if files:
-            newest = max(files, key=_written)
+            newest = max(files, key=lambda each: each.used_ms)
             if len(files) == 2 and abs(files[0].used_ms - files[1].used_ms) <= _TELLING_MS:
                 newest = max(files, key=lambda each: each.changed_ms)
             used = [newest]
@@ -91,7 +91,3 @@ def _choose(version: Version, tables: list[Table]) -> Choice:
 
 def _there(by_form: dict[Form, Table], forms: Iterable[Form]) -> list[Table]:
     return [by_form[form] for form in forms if form in by_form]
-
-
-def _written(table: Table) -> int:
-    return table.used_ms
