@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import shutil
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from kvcq.engine.rocks import hand_over
@@ -161,8 +162,7 @@ def _give_back(
             done += give_back(store, root, clock)
             done += _told(live.on.give_config_back(), is_new=is_new)
             done += _told_of_state(store)
-    directory = StoreDir.open(root, segment_bytes, clock)
-    try:
+    with closing(StoreDir.open(root, segment_bytes, clock)) as directory:
         if state.released is None:
             latest = read_state(root) or state
             released = "" if home is None else home.value
@@ -184,8 +184,6 @@ def _give_back(
         fsync_directory(root)
         (root / STATE_FILE).unlink()
         fsync_directory(root)
-    finally:
-        directory.close()
     return done
 
 

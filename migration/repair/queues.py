@@ -56,8 +56,7 @@ def set_queues_aside(
             "a store with a migration rebuilds its sides itself",
             rebuild_side_step("rocksdb"),
         )
-    directory = StoreDir.open(root, identity.segment_bytes, SystemClock())
-    try:
+    with closing(StoreDir.open(root, identity.segment_bytes, SystemClock())) as directory:
         with closing(
             SegmentSet.load(directory.commitlog, identity.segment_bytes, read_only=True)
         ) as segments:
@@ -70,8 +69,6 @@ def set_queues_aside(
         with closing(SegmentSet.load(directory.commitlog, identity.segment_bytes)) as segments:
             aside = place_without_queues(directory, segments, REPLACED)
         return SetAside(aside, identity.segment_bytes, damage)
-    finally:
-        directory.close()
 
 
 def rebuild_side_step(side: str) -> NextStep:

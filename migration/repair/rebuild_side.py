@@ -49,8 +49,7 @@ def set_side_aside(root: Path, name: SideName) -> None:
             NextStep("verify"),
         )
     clock = SystemClock()
-    directory = StoreDir.open(root, identity.segment_bytes, clock)
-    try:
+    with closing(StoreDir.open(root, identity.segment_bytes, clock)) as directory:
         # First, because a verification must not apply to a side that was replaced.
         event = f"the {name.value} side is rebuilt; what was verified of it is invalidated"
         write_state(root, state.moved(clock.now_ms(), event, **state.rebuilt(name.value)))
@@ -62,8 +61,6 @@ def set_side_aside(root: Path, name: SideName) -> None:
             if path.exists():
                 move_aside(path, REPLACED)
         make_directory(directory.consumequeue)
-    finally:
-        directory.close()
 
 
 def _is_proved_wrong(root: Path, state: MigrationState, name: SideName) -> bool:

@@ -64,8 +64,7 @@ def repair_state(root: Path, progress: Progress = no_progress) -> RepairedState 
     kind, identity = inspect(root)
     if kind is not DirKind.OURS or identity is None or identity.format_version < FORMAT_VERSION:
         raise StoreFormatError(root, f"is not a store of format {FORMAT_VERSION}")
-    directory = StoreDir.open(root, identity.segment_bytes, clock)
-    try:
+    with closing(StoreDir.open(root, identity.segment_bytes, clock)) as directory:
         with closing(SegmentSet.load(directory.commitlog, identity.segment_bytes)) as segments:
             if _is_known(directory, segments, identity.base_offset):
                 return None
@@ -78,8 +77,6 @@ def repair_state(root: Path, progress: Progress = no_progress) -> RepairedState 
         new.rename(directory.kvcq)
         fsync_directory(root)
         return made
-    finally:
-        directory.close()
 
 
 def _make_state(
