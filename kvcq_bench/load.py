@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import closing
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -102,12 +103,9 @@ class Plan:
 
 def produce(run: Run, ledger: Ledger, plan: Plan, stop: threading.Event) -> None:
     """Send the plan's messages until its end or `stop`. Returns when all have a result."""
-    writer = run.target.writer()
-    try:
+    with closing(run.target.writer()) as writer:
         _produce(run, ledger, plan, stop, writer)
         writer.flush()
-    finally:
-        writer.close()
 
 
 def produce_all(

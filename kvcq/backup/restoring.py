@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -354,7 +354,7 @@ def _cut_log(directory: StoreDir, backup: Backup, cut: Cut, cut_from: int) -> Lo
         segments = SegmentSet.load(directory.commitlog, identity.segment_bytes)
     except StoreFormatError as error:
         raise BackupError(f"the store in backup {backup.backup_id} is invalid: {error}") from error
-    try:
+    with closing(segments):
         size = backup.segment_bytes
         limit = segments.first_offset + len(segments) * size
         end = min(limit, backup.end_offset)
@@ -363,8 +363,6 @@ def _cut_log(directory: StoreDir, backup: Backup, cut: Cut, cut_from: int) -> Lo
         found = find_end(segments, start, end, until_ms=cut.until_ms, until_offset=cut.until_offset)
         segments.truncate(found.end_offset)
         return found
-    finally:
-        segments.close()
 
 
 def _check_state(directory: StoreDir, backup: Backup, end: int) -> None:

@@ -47,7 +47,8 @@ def place_copy(snapshot: Snapshot, database: Path, why: str) -> None:
                 os.link(path, new / path.name)
             elif path.name != "LOCK":
                 shutil.copyfile(path, new / path.name)
-                _fsync(new / path.name)
+                with (new / path.name).open("rb") as file:
+                    os.fsync(file.fileno())
     fsync_directory(new)
     _finish(new, database, why)
 
@@ -125,11 +126,3 @@ def _finish(new: Path, database: Path, why: str) -> None:
         move_aside(database, why)
     new.rename(database)
     fsync_directory(database.parent)
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -135,9 +135,8 @@ def take_inventory(
         segments = SegmentSet.load(root / "commitlog", segment_bytes, read_only=True)
     except StoreFormatError as error:
         raise LogDamageError(error.path, error.reason) from error
-    lookup = RecordLookup(root / "commitlog", segment_bytes)
     findings = files_not_read(root)
-    try:
+    with closing(segments), closing(RecordLookup(root / "commitlog", segment_bytes)) as lookup:
         files = FileCheck(
             root,
             FileQueueOptions(units_per_file=layout.units_per_file, index=layout.index),
@@ -168,9 +167,6 @@ def take_inventory(
         pops = popping_groups(config.groups, seen_groups(watched, in_flight), topics)
         waiting = held_back(log, watched, timers)
         waiting += held_for_groups(log, config, pops, in_flight)
-    finally:
-        segments.close()
-        lookup.close()
     faults, in_rocksdb = _queues_without_files(root, findings)
     faults += _odd_offsets(generations)
     since = files.tags.since

@@ -98,10 +98,8 @@ def measure(runs: Iterator[list[DispatchRequest]]) -> Sample:
     records = units = log_bytes = 0
     with tempfile.TemporaryDirectory(prefix="kvcq-plan-") as name:
         path = Path(name) / "kvcq"
-        store = KvConsumeQueueStore(RocksEngine.open(path, DERIVED))
-        began_s = time.perf_counter()
-        seconds = 0.0
-        try:
+        with closing(KvConsumeQueueStore(RocksEngine.open(path, DERIVED))) as store:
+            began_s = time.perf_counter()
             for requests in runs:
                 if not requests:
                     continue
@@ -115,8 +113,6 @@ def measure(runs: Iterator[list[DispatchRequest]]) -> Sample:
             seconds = time.perf_counter() - began_s
             store.flush()
             store.compact()
-        finally:
-            store.close()
         size = sum(each.stat().st_size for each in path.iterdir() if each.suffix == ".sst")
     return Sample(records, units, log_bytes, size, seconds)
 

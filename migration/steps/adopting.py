@@ -207,11 +207,8 @@ def _make_log_durable(directory: StoreDir, inventory: Inventory, progress: Progr
     paths = segment_files(directory.commitlog)
     for done, path in enumerate(paths):
         progress("making the log durable", done / len(paths))
-        descriptor = os.open(path, os.O_RDWR)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with path.open("rb+") as file:
+            os.fsync(file.fileno())
     end = inventory.log.end
     time_ms = inventory.last_store_time_ms
     checkpoint = Checkpoint(
