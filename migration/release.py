@@ -203,7 +203,7 @@ def _rocketmqs_rocksdb_is_behind(root: Path, store: MessageStore) -> bool:
     if waits_here(store):  # they will be appended to the log
         return True
     feed = LogFeed(store)
-    at, log_end = max(end, feed.start_offset), feed.appended_offset
+    at, log_end = max(end, store.log.start_offset), store.log.appended_offset
     while at < log_end:
         requests, at = feed.read(at, log_end, _LOOK_AHEAD)
         if any(request.in_queue and request.topic != STATE_TOPIC for request in requests):

@@ -60,7 +60,7 @@ class Filler:
             self._seed(side)
             job.step(f"backfill {name.value}", side.store.dispatched_offset, self._end())
             self._bulk.run(side)
-            pace = Pace(self._feed)
+            pace = Pace(self._store.log)
             flush_at = side.store.dispatched_offset + _FLUSH_BYTES
             rest = _REST_BYTES
             while not self._try_join(side, rest):
@@ -124,7 +124,7 @@ class Filler:
 
     def _seed(self, side: Side) -> None:
         """Create queues whose messages have all expired, so that their offsets continue."""
-        log_start = self._feed.start_offset
+        log_start = self._store.log.start_offset
         source = self._double.side(side.name.other)
         if source is None or log_start == 0:
             return

@@ -25,16 +25,7 @@ class LogFeed:
         deletions of light queues themselves pass their own."""
         self._store = store
         self._admission = admission or store.admission
-        self._log = store.log
         self._parser = FastParser()
-
-    @property
-    def start_offset(self) -> int:
-        return self._log.start_offset
-
-    @property
-    def appended_offset(self) -> int:
-        return self._log.appended_offset
 
     def read(self, at: int, end: int, count: int) -> tuple[list[DispatchRequest], int]:
         """Requests of the next live records in at..end, at most `count`, and the position to
@@ -43,7 +34,7 @@ class LogFeed:
         Skips parts that were dropped from the log. Raises CorruptRecordError for a damaged record,
         unless the store leaves those out.
         """
-        for step in walk(self._log.segments, at, end=end, parser=self._parser, count=count):
+        for step in walk(self._store.log.segments, at, end=end, parser=self._parser, count=count):
             at = step.next_offset
             match step:
                 case Run():

@@ -14,8 +14,8 @@ from store.errors import StoreBusyError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from migration.fill.feed import LogFeed
     from migration.jobs import Job
+    from store.log import CommitLog
 
 #: Share of one processor while messages arrive; producers keep 0.8 of their speed.
 _SHARE = 0.2
@@ -38,10 +38,10 @@ def retry_while_side_busy(job: Job, action: Callable[[], object]) -> None:
 class Pace:
     """Limits work to its share of a processor while the log grows."""
 
-    def __init__(self, feed: LogFeed) -> None:
-        self._feed = feed
+    def __init__(self, log: CommitLog) -> None:
+        self._log = log
         self._share = _SHARE
-        self._appended = feed.appended_offset
+        self._appended = log.appended_offset
         self._worked_s = time.thread_time()
         self._looked_s = time.monotonic()
         self._lag: int | None = None
@@ -51,7 +51,7 @@ class Pace:
         thread counts, not its waiting. Raises JobCancelledError."""
         worked_s = time.thread_time()
         used_s, self._worked_s = worked_s - self._worked_s, worked_s
-        appended = self._feed.appended_offset
+        appended = self._log.appended_offset
         busy, self._appended = appended != self._appended, appended
         now_s = time.monotonic()
         if now_s - self._looked_s >= _TREND_S:

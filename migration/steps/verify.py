@@ -88,7 +88,7 @@ class Verification:
             for name in SideName
             if (side := double.side(name)) is not None and side.joined
         }
-        self._pace = Pace(self._feed)
+        self._pace = Pace(store.log)
         self._compared = 0
         self._with_keys = 0
         self._found: list[Finding] = []
@@ -107,7 +107,7 @@ class Verification:
 
     def _run(self) -> Verified:
         cut = self._double.dispatched_offset
-        start = self._feed.start_offset
+        start = self._store.log.start_offset
         comparisons = {
             name: Comparison(
                 _LiveSide(name, store, self, start, cut), with_times=name is SideName.ROCKSDB
@@ -220,13 +220,13 @@ class Verification:
     def is_there(self, topic: str, at: int) -> bool:
         """Whether that record of the topic or light queue still exists: since it was read it may
         have been dropped, or its topic deleted."""
-        if at < self._feed.start_offset:
+        if at < self._store.log.start_offset:
             return False
         return not topic or self._admission.is_live(topic, at)  # "": the key of a batch
 
     def faults_of(self, queue: Queue, offset: int, unit: Unit) -> list[Fault]:
         record = request_at(self._store.log, unit[0])
-        if unit[0] < self._feed.start_offset:
+        if unit[0] < self._store.log.start_offset:
             return []  # dropped since the unit was read
         return faults_of(record, queue, offset, unit, self._admission.is_live)
 
