@@ -142,7 +142,6 @@ class Recorder:
             self.sample()
 
     def sample(self) -> None:
-        """Take a sample."""
         with self.sampling:
             row: dict[str, float] = {"at_s": self.elapsed_s}
             with self._lock:

@@ -150,8 +150,6 @@ def copy_files(plan: CopyPlan, report: Report) -> Taken:
 
 
 class _Copy:
-    """One run."""
-
     def __init__(self, place: Place, plan: CopyPlan, report: Report) -> None:
         self._place = place
         self._plan = plan

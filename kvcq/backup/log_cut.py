@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
 
 class LogEnd(NamedTuple):
-    """The end of a log."""
-
     end_offset: int  # physical, exclusive
     last_time_ms: int  # store time of the last record; 0: none was found
 

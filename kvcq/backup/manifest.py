@@ -46,8 +46,6 @@ _ID = re.compile(r"\d{8}T\d{6}\.\d{3}Z")
 
 
 class BackupFile(NamedTuple):
-    """One file of a backup."""
-
     place: str  # below the store's directory
     size: int  # bytes
     crc: int  # CRC-32C
@@ -69,8 +67,6 @@ def is_file(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Backup:
-    """One backup."""
-
     backup_id: str
     taken_ms: int  # since 1970; everything stored before is in the backup
     store_created_ms: int

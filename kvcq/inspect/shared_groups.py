@@ -342,7 +342,6 @@ def _window(value: bytes) -> _Queue:
 
 
 def _check_settings(value: bytes) -> None:
-    """Check the settings of a group."""
     if not value:
         return
     made_at, form, most, invisible_ms, in_flight, flags, keep_ms = _SETTINGS.unpack_from(value)

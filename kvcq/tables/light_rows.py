@@ -87,6 +87,5 @@ def _keys(length: int, names: _Bytes, part: bytes, *columns: _Bytes) -> _Bytes:
 
 
 def _cut(block: _Bytes) -> list[bytes]:
-    """The rows of a block."""
     rows: list[bytes] = block.view(f"V{block.shape[1]}").ravel().tolist()
     return rows

@@ -29,8 +29,6 @@ _WRITE = 2  # the bit of a topic's `perm`
 
 
 class GroupOffset(NamedTuple):
-    """A committed offset."""
-
     group: str
     topic: str
     queue_id: int

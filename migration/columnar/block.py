@@ -71,7 +71,6 @@ class RecordBlock:
         return len(self._at)
 
     def first(self, count: int) -> RecordBlock:
-        """The first `count` records."""
         return RecordBlock(self._data, self._base, self._at[:count])
 
     def where(self, mask: Bools) -> RecordBlock:

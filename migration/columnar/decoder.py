@@ -26,8 +26,6 @@ BATCH_BYTES = 64 << 20
 
 
 class ReadOptions(NamedTuple):
-    """Options of a read."""
-
     verify_crc: bool = False
     fail_on_corrupt: bool = True  # otherwise continue at the next record
 

@@ -67,7 +67,6 @@ class StateKeeper:
 
 
 def next_step(state: MigrationState) -> NextStep:
-    """The next step for an operator."""
     if state.stopped:
         return NextStep("resume")
     if state.pending is not None:

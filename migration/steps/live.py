@@ -103,7 +103,6 @@ class LiveMigration:
 
     @property
     def job_list(self) -> JobList:
-        """The jobs of this migration."""
         return self._jobs
 
     @property

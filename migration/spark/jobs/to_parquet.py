@@ -49,8 +49,6 @@ _AS_THEY_ARE = (
 
 @dataclass(frozen=True)
 class ExportResult:
-    """The result of an export."""
-
     output: Path
     messages: int
     topics: int

@@ -33,8 +33,6 @@ _CHUNK_UNITS = 65_536
 
 
 class QueueFile(NamedTuple):
-    """One file of one queue."""
-
     topic: str
     queue_id: int
     path: str

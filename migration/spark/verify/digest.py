@@ -57,7 +57,6 @@ class Digest:
             self.times.add(timed(hashes, times) ^ _ints(wrong).view(np.uint64), places)
 
     def add_keys(self, rows: KeyRows) -> None:
-        """Add index rows."""
         self.keys.add(rows.hashes(), rows.key_hashes())
 
     def differing(self, other: Digest, *, times: bool) -> npt.NDArray[np.int64]:
@@ -86,12 +85,10 @@ def hashes_of_queues(topics: pa.StringArray, queue_ids: pa.Array) -> Hashes:
 
 
 def buckets_of_units(units: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """The bucket of each unit."""
     return _sums().buckets_of(place_hashes(queues_of(units), _ints(units.column("queue_offset"))))
 
 
 def buckets_of_keys(rows: KeyRows) -> npt.NDArray[np.int64]:
-    """The bucket of each index row."""
     return _sums().buckets_of(rows.key_hashes())
 
 

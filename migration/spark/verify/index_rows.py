@@ -73,7 +73,6 @@ def read_index(engine: RocksEngine, keys: IndexRange) -> Iterator[KeyRows]:
 
 
 def topics_of(rows: KeyRows) -> Names:
-    """The topic of each row."""
     begins = rows.keys.starts + TOPIC_AT
     lengths = gather_ints(rows.keys.data, ">i4", rows.keys.starts)
     return to_names(to_text(Strings(rows.keys.data, begins, begins + lengths)))

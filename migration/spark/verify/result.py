@@ -114,7 +114,6 @@ class VerifyResult:
         return "\n".join(lines)
 
     def as_json(self) -> dict[str, Any]:
-        """The result for JSON."""
         return {
             "equal": self.equal,
             "begin": self.begin,
