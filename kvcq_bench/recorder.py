@@ -72,9 +72,6 @@ class Recorder:
         with self._lock:
             self._counters[name] += amount
 
-    def counted(self, name: str) -> int:
-        return self._counters[name]
-
     def counters(self) -> dict[str, int]:
         with self._lock:
             return dict(self._counters)
