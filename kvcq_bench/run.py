@@ -29,16 +29,12 @@ class Run:
     target: Target
     recorder: Recorder
 
-    @property
-    def seed(self) -> int:
-        return self.scenario.seed
-
     def random(self, *which: int) -> np.random.Generator:
         """A random generator for the purpose `which`, the same in every run with the seed."""
-        return np.random.default_rng((self.seed, *which))
+        return np.random.default_rng((self.scenario.seed, *which))
 
     def ledger(self, streams: int, max_body_bytes: int) -> Ledger:
-        return Ledger(streams, BodyMaker(self.seed, max_body_bytes))
+        return Ledger(streams, BodyMaker(self.scenario.seed, max_body_bytes))
 
     def touch_memory(self) -> None:
         """Call before timing work that uses much memory, see `machine.touch_memory`."""

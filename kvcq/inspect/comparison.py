@@ -8,6 +8,7 @@ its units and reports. Memory: 1 MiB, and a page of units.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from kvcq.inspect.sums import RowSums
@@ -89,7 +90,7 @@ class Comparison:
                 self._side.judge(queue, offset, unit)
 
     def _kept(self, units: UnitColumns) -> UnitColumns:
-        return units if self._with_times else units.without_times()
+        return units if self._with_times else replace(units, store_time_ms=None)
 
     def _candidates(self, units: UnitColumns) -> UnitColumns:
         return units.where(self._sums.candidates(units.hashes()))

@@ -66,10 +66,6 @@ class UnitColumns:
             store_time_ms=None if times is None else times[chosen],
         )
 
-    def without_times(self) -> UnitColumns:
-        """The same units without store times, for sides that do not store these."""
-        return replace(self, store_time_ms=None)
-
     def hashes(self) -> Hashes:
         """A hash of each unit, including the store time if there is one."""
         names = name_hashes([topic for topic, _ in self.queues])

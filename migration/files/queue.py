@@ -94,10 +94,6 @@ class FileQueue:
         """End of the last unit's record; 0 without units. Blanks do not count (H21)."""
         return self._physical_end
 
-    @property
-    def file_count(self) -> int:
-        return len(self._files.starts)
-
     def load(self, *, repair: bool = False) -> FileQueue:
         """Read names and find the last unit. Writes nothing, unless `repair` is set.
 

@@ -42,10 +42,6 @@ class StoreParts:
     files: Path | None
     database: Path | None
 
-    @property
-    def ours(self) -> bool:
-        return self.identity is not None
-
 
 def find_parts(root: Path) -> StoreParts:
     """The parts in `root`. Raises LogLayoutError if it is not a store, StoreFormatError if it is
@@ -86,7 +82,7 @@ def check_owns_queues(parts: StoreParts) -> None:
     verification is one of both sides. Raises PipelineError, MigrationStateError.
     """
     state = read_state(parts.root)
-    if not parts.ours or (state is not None and not state.uses(SideName.ROCKSDB)):
+    if parts.identity is None or (state is not None and not state.uses(SideName.ROCKSDB)):
         raise PipelineError(f"{parts.root} has no queues in RocksDB: give --output")
     if state is not None and state.uses(SideName.FILES):
         raise PipelineError(

@@ -67,13 +67,9 @@ class RecordFilter:
             self.physical_offset & other.physical_offset,
         )
 
-    @property
-    def is_open(self) -> bool:
-        return self == RecordFilter()
-
     def choose(self, block: RecordBlock) -> RecordBlock:
         """The records of the block that match. Checks cheap conditions first."""
-        if self.is_open or not len(block):
+        if self == RecordFilter() or not len(block):
             return block
         if self.physical_offset.is_limited:
             block = block.where(self.physical_offset.holds(block.physical_offset))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,10 +27,8 @@ LOG = {
     )
     for at in range(30)
 }
-WANTED = {
-    (queue, offset): unit
-    for queue, offset, unit in units_of_requests(list(LOG.values())).without_times().rows()
-}
+UNITS = replace(units_of_requests(list(LOG.values())), store_time_ms=None)
+WANTED = {(queue, offset): unit for queue, offset, unit in UNITS.rows()}
 places = st.sampled_from(sorted(WANTED))
 units = st.tuples(st.sampled_from([*LOG, 5]), st.sampled_from([50, 51]), st.sampled_from([7, 8]))
 
