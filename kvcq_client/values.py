@@ -103,7 +103,7 @@ class Position(int):
     queue was deleted and created again, the call raises RecreatedError. A plain int, such as a
     number that a program stored or computed (`offset + 1`), is not checked: it counts as an offset
     of the current queue of that name, and reading from it may skip messages of a new queue. Pickle
-    keeps the generation; JSON and arithmetic do not.
+    keeps the generation; JSON and arithmetic do not: `Position(offset, given_at)` gives it back.
     """
 
     given_at: int  # opaque: the server's

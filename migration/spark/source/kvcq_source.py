@@ -49,6 +49,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from kvcq_client import Position
 from migration.spark.columns import COMMITLOG, MESSAGE, struct_of
 from migration.spark.errors import PipelineError, SourceOptionError
 from migration.spark.source import positions
@@ -302,4 +303,9 @@ def _limited(begins: dict[Queue, int], ends: dict[Queue, int], most: int) -> dic
         more = min(left, ends[queue] - limited[queue])
         limited[queue] += more
         left -= more
-    return limited
+    return {queue: _like(ends[queue], offset) for queue, offset in limited.items()}
+
+
+def _like(position: int, offset: int) -> int:
+    """The offset, of the same topic of the name as `position`, if that is known."""
+    return Position(offset, position.given_at) if isinstance(position, Position) else offset

@@ -117,7 +117,8 @@ def _queues_of(topics: Iterable[Topic]) -> list[Queue]:
 
 
 class QueueRange(NamedTuple):
-    """Offsets of one queue, end exclusive."""
+    """Offsets of one queue, end exclusive. Reading fails if `begin` is of an earlier queue of the
+    name, see kvcq_client.Position."""
 
     queue: Queue
     begin: int
@@ -144,7 +145,7 @@ def share_out(
             stop = min(end, begin + room)
             part.append(QueueRange(queue, begin, stop))
             room -= stop - begin
-            begin = stop
+            begin = stop  # a plain number: its first part tells whether the queue began anew
             if not room:
                 parts.append(tuple(part))
                 part, room = [], size

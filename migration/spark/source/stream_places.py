@@ -1,8 +1,9 @@
 """The position of a stream, whose size does not depend on the number of idle queues.
 
-It is `{"log": P, "queues": {topic: {queue id: next offset}}}`. A queue that is not listed is at its
-first message at or after physical offset P. Listed are queues with recent messages, and queues that
-were not read to their end.
+It is `{"log": P, "queues": {topic: {queue id: next offset}}, "given_at": {topic: number}}`. A queue
+that is not listed is at its first message at or after physical offset P. Listed are queues with
+recent messages, and queues that were not read to their end. `given_at` tells the server which topic
+of the name the offsets belong to, so that one that was deleted and created again is noticed.
 
 Two snapshots of the service make this correct. Each reads the dispatched offset, then the bounds of
 the queues, then the end of the log. P is the log's end in the older snapshot; the newer one was
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kvcq_client import Position
 from migration.spark.source.positions import by_queue
 from migration.spark.source.service import QueueRange, pull_ranges
 
@@ -65,10 +67,15 @@ class StreamPlaces:
     def document(self, positions: dict[Queue, int]) -> Document:
         """These positions as a stream position. Call after `look`."""
         queues: dict[str, dict[str, int]] = {}
+        given_at: dict[str, int] = {}
         for queue, position in sorted(positions.items()):
             if not self._stands_still(queue, position):
-                queues.setdefault(queue.topic, {})[str(queue.queue_id)] = position
-        document = {"log": self._base.log_end, "queues": queues}
+                queues.setdefault(queue.topic, {})[str(queue.queue_id)] = int(position)
+                if isinstance(position, Position):
+                    # The oldest of them tells for all: a later topic began after it.
+                    oldest = given_at.get(queue.topic, position.given_at)
+                    given_at[queue.topic] = min(oldest, position.given_at)
+        document = {"log": self._base.log_end, "queues": queues, "given_at": given_at}
         self._known = [*self._known[1 - _KEPT :], (document, positions)]
         return document
 
@@ -84,7 +91,11 @@ class StreamPlaces:
         for known, positions in self._known:
             if known == document:
                 return positions
-        named: dict[Queue, int] = by_queue(document["queues"])
+        given_at = document.get("given_at", {})  # absent from those of earlier programs
+        named: dict[Queue, int] = {
+            queue: Position(offset, given_at[queue.topic]) if queue.topic in given_at else offset
+            for queue, offset in by_queue(document["queues"]).items()
+        }
         bounds = self.look(client).bounds
         others = {queue: one for queue, one in bounds.items() if queue not in named}
         found = named | first_behind(client, others, document["log"], self._idle_s)
@@ -93,7 +104,7 @@ class StreamPlaces:
 
 
 #: The position of a stream that has read nothing.
-EARLIEST: Document = {"log": 0, "queues": {}}
+EARLIEST: Document = {"log": 0, "queues": {}, "given_at": {}}
 
 
 def first_behind(

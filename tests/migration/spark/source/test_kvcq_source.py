@@ -13,7 +13,7 @@ pytest.importorskip("pyspark", reason="the spark extra is not installed")
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from kvcq_client import Bounds, Client, Message, Queue
+from kvcq_client import Bounds, Client, Message, Queue, RecreatedError
 from migration.spark.errors import PipelineError, SourceOptionError
 from migration.spark.source import positions
 from migration.spark.source.kvcq_sink import _chunks
@@ -345,6 +345,34 @@ def test_a_topic_that_began_anew_fails_a_stream_or_is_read_from_its_first_messag
     assert lax.latestOffset(start, ReadAllAvailable()) == start
 
 
+def test_a_topic_that_began_anew_is_noticed_with_more_messages_than_were_read(
+    service: RunningService, client: Client, topic: str
+) -> None:
+    fill(client, topic, 20)
+    options = {"subscribe": topic, "startingOffsets": "earliest"}
+    reader = stream_reader(service, **options)
+    start = reader.latestOffset(reader.initialOffset(), ReadMaxRows(10))
+    client.delete_topic(topic)
+    client.create_topic(topic, 2)
+    fill(client, topic, 40)
+    kept = json.loads(json.dumps(start))  # as the checkpoint has it for another process
+
+    strict = stream_reader(service, **options)
+    end = strict.latestOffset(kept, ReadAllAvailable())
+    (part,) = strict.partitions(kept, end)
+    with pytest.raises(RecreatedError):
+        list(strict.read(part))
+
+    lax = stream_reader(service, **options, failOnDataLoss="false", maxRecordsPerPartition="7")
+    rows = [
+        row for part in lax.partitions(kept, end) for batch in lax.read(part) for row in batch[0]
+    ]
+    assert sorted(row.as_py() for row in rows) == [b"%05d" % index for index in range(40)]
+    fill(client, topic, 2)
+    last = lax.latestOffset(json.loads(json.dumps(end)), ReadAllAvailable())
+    assert sum(b.num_rows for part in lax.partitions(end, last) for b in lax.read(part)) == 2
+
+
 def test_an_offset_does_not_grow_with_queues_that_stand_still(
     service: RunningService, client: Client, topic: str
 ) -> None:
@@ -359,7 +387,7 @@ def test_an_offset_does_not_grow_with_queues_that_stand_still(
     put(names)
     reader = stream_reader(service, **options)
     start = reader.initialOffset()
-    assert start == {"log": 0, "queues": {}}
+    assert start == {"log": 0, "queues": {}, "given_at": {}}
     first = reader.latestOffset(start, ReadAllAvailable())
     assert (
         sum(end - begin for part in reader.partitions(start, first) for _, begin, end in part.value)
