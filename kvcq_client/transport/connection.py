@@ -241,6 +241,7 @@ class Connection:
         parked = may_be_parked(request)
         takes_turn = method not in self._parking
         backoff: Backoff | None = None  # most calls need none
+        before: KvcqError | None = None  # why the try before failed
         while True:
             self.check_open()
             if not self._first.is_made:
@@ -273,7 +274,10 @@ class Connection:
                 error = rpc_error if isinstance(rpc_error, KvcqError) else from_rpc(rpc_error)
                 if parked and error.reason == "TOO_MANY_CALLS":
                     self._warn_of_pulls(error)
+                if before and may_repeat and isinstance(error, DeadlineError) and self._is_away():
+                    raise before from None  # this try had too little time to fail like it
                 raise_unless_retryable(error, may_repeat=may_repeat)
+                before = error
             except (asyncio.CancelledError, grpc.aio.UsageError):
                 self.check_open()  # `close` cancels calls in flight
                 raise
@@ -288,6 +292,10 @@ class Connection:
                 self.check_open()  # `close` cancels backoffs
                 raise
 
+    def _is_away(self) -> bool:
+        state = self._channel.get_state(try_to_connect=True)
+        return state is not grpc.ChannelConnectivity.READY
+
     async def rest(self, wait_s: float) -> bool:
         """Back off for `wait_s`, or until an unavailable server is reached again.
 
@@ -298,8 +306,7 @@ class Connection:
         is_away = False
         while (left_s := end_s - monotonic()) > 0:
             self.check_open()
-            state = self._channel.get_state(try_to_connect=True)
-            if state is not grpc.ChannelConnectivity.READY:
+            if self._is_away():
                 is_away = True
             elif is_away:
                 await asyncio.sleep(random.random() * min(left_s, _LOOK_S))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import grpc
 import pytest
 
-from kvcq_client.errors import ClosedError
+from kvcq_client.errors import ClosedError, DeadlineError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport.connection import Connection
@@ -40,6 +40,21 @@ async def test_a_wait_ends_when_a_server_that_was_away_is_back() -> None:
         await server.stop(None)
     with pytest.raises(ClosedError):
         await connection.rest(0.01)
+
+
+async def test_a_last_try_that_had_no_time_left_says_why_those_before_it_failed() -> None:
+    tries = iter((UnavailableError("connection refused"), DeadlineError("Deadline Exceeded")))
+
+    async def ask(_: bytes, **__: object) -> bytes:
+        raise next(tries)
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        connection = Connection(f"127.0.0.1:{free.getsockname()[1]}")
+    try:
+        with pytest.raises(UnavailableError, match="connection refused"):
+            await connection.call(ask, b"")
+    finally:
+        await connection.close()
 
 
 async def test_a_call_that_grpc_cancels_is_made_again() -> None:
