@@ -15,6 +15,7 @@ from kvcq.errors import EngineBusyError
 from kvcq.tables.keys import INDEX
 from store.config import FlushMode
 from store.errors import FlushTimeoutError
+from store.log.watermark import Watermark
 from store.message import Message
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences, live_engine
@@ -72,20 +73,23 @@ def test_a_later_deletion_waits_for_one_that_met_a_stall(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, clock = tmp_path / "store", FakeClock()
-    with open_small(root, clock, sync_flush_timeout_s=0.2) as store:
+    with open_small(root, clock) as store:
         store.put([Message("T", b"old", 1, keys=("k",)), Message("U", b"x")])
         engine = live_engine(store)
         write = engine.write
-        is_stalled = True
+        is_stalled, met = True, threading.Event()
 
         def stalling(batch: KvBatch) -> None:
             if is_stalled and (batch.deletes or batch.delete_ranges):
+                met.set()
                 raise EngineBusyError("planted")
             write(batch)
 
         monkeypatch.setattr(engine, "write", stalling)
-        with pytest.raises(FlushTimeoutError):
-            store.delete_topic("T")
+        with monkeypatch.context() as patch:
+            patch.setattr(Watermark, "wait_for", lambda *_: not met.wait(30))
+            with pytest.raises(FlushTimeoutError):
+                store.delete_topic("T")
         is_stalled = False
         store.delete_topic("U")
         store.put([Message("T", b"new")])

@@ -17,6 +17,7 @@ from store.errors import (
     UnknownQueueError,
     UnknownTopicError,
 )
+from store.log.watermark import Watermark
 from store.message import Message
 from store.metadata import Retention
 from tests.support.rebuild import differences, live_engine
@@ -131,7 +132,7 @@ def test_a_deletion_that_dispatch_does_not_reach_counts_all_the_same(
 ) -> None:
     """It is in the log: whoever puts behind it begins a new topic, in this process or the next."""
     root = tmp_path / "store"
-    with open_small(root, clock, sync_flush_timeout_s=0.1) as store:
+    with open_small(root, clock) as store:
         store.put([Message("T", b"old"), Message("U", b"x")])
         store.commit_offsets("g", [("T", 0, 1)])
         engine = live_engine(store)
@@ -143,8 +144,10 @@ def test_a_deletion_that_dispatch_does_not_reach_counts_all_the_same(
             write(batch)
 
         monkeypatch.setattr(engine, "write", stalling)
-        with pytest.raises(FlushTimeoutError):
-            store.delete_topic("T")
+        with monkeypatch.context() as patch:
+            patch.setattr(Watermark, "wait_for", lambda *_: False)
+            with pytest.raises(FlushTimeoutError):
+                store.delete_topic("T")
         assert store.append([Message("T", b"new")]).requests[0].queue_offset == 0
         with pytest.raises(TopicExistsError):
             store.create_topics([("T", 1)])

@@ -357,7 +357,8 @@ async def test_close_says_that_no_server_was_reached() -> None:
     async with AsyncClient("127.0.0.1:9") as nowhere:
         producer = nowhere.producer(linger_ms=0)
         sending = await producer.send("orders", b"")
-        await producer.close(timeout_s=0.5)
+        await until(lambda: producer._core.delivery._last_error)
+        await producer.close(timeout_s=0.01)
         with pytest.raises(ClosedError, match=r"server at 127\.0\.0\.1:9: .*[Cc]onnect"):
             await sending
 

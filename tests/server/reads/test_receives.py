@@ -347,10 +347,10 @@ async def test_a_lone_receive_and_its_acknowledgement_need_no_thread(
 async def test_a_wait_ends_before_the_callers_deadline(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.reads.reads.DEADLINE_MARGIN_S", 1.0)
+    monkeypatch.setattr("server.reads.reads.DEADLINE_MARGIN_S", 30.0)  # for a busy machine
     await drained(served)
     request = pb.ReceiveRequest(group="g", topic="orders", wait_ms=LONG_MS)
-    assert not (await served.shared.Receive(request, timeout=1.5)).messages
+    assert not (await served.shared.Receive(request, timeout=30.5)).messages
 
 
 async def test_a_call_that_fails_lets_the_next_one_look(
