@@ -17,6 +17,7 @@ from store.config import FlushMode
 from store.errors import FlushTimeoutError
 from store.log.watermark import Watermark
 from store.message import Message
+from tests.support.dispatching import until_met
 from tests.support.fake_clock import FakeClock
 from tests.support.rebuild import differences, live_engine
 from tests.support.stores import open_small
@@ -87,7 +88,7 @@ def test_a_later_deletion_waits_for_one_that_met_a_stall(
 
         monkeypatch.setattr(engine, "write", stalling)
         with monkeypatch.context() as patch:
-            patch.setattr(Watermark, "wait_for", lambda *_: not met.wait(30))
+            patch.setattr(Watermark, "wait_for", until_met(met))
             with pytest.raises(FlushTimeoutError):
                 store.delete_topic("T")
         is_stalled = False

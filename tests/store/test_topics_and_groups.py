@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,7 @@ from store.errors import (
 from store.log.watermark import Watermark
 from store.message import Message
 from store.metadata import Retention
+from tests.support.dispatching import until_met
 from tests.support.rebuild import differences, live_engine
 from tests.support.stores import bodies, open_small
 
@@ -137,15 +139,17 @@ def test_a_deletion_that_dispatch_does_not_reach_counts_all_the_same(
         store.commit_offsets("g", [("T", 0, 1)])
         engine = live_engine(store)
         write = engine.write
+        met = threading.Event()
 
         def stalling(batch: KvBatch) -> None:
             if batch.deletes or batch.delete_ranges:
+                met.set()
                 raise EngineBusyError("planted")
             write(batch)
 
         monkeypatch.setattr(engine, "write", stalling)
         with monkeypatch.context() as patch:
-            patch.setattr(Watermark, "wait_for", lambda *_: False)
+            patch.setattr(Watermark, "wait_for", until_met(met))
             with pytest.raises(FlushTimeoutError):
                 store.delete_topic("T")
         assert store.append([Message("T", b"new")]).requests[0].queue_offset == 0

@@ -23,14 +23,26 @@ from store.message import Message
 from store.topics.admission import Admission
 from tests.support.fake_clock import FakeClock
 from tests.support.memory_engine import MemoryEngine
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import threading
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from store.consume_queue import ConsumeQueueStore, DispatchRequest
 
 SEGMENT = 8192
+
+
+def until_met(stall: threading.Event) -> Callable[[Watermark, int, float], bool]:
+    """For Watermark.wait_for: waits in vain once dispatch has met the stall, and not before."""
+
+    def wait_for(mark: Watermark, end: int, _timeout_s: float) -> bool:
+        wait_until(lambda: mark.value >= end or stall.is_set())
+        return mark.value >= end
+
+    return wait_for
 
 
 class Recorder:
