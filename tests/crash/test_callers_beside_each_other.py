@@ -12,6 +12,7 @@ import pytest
 
 from kvcq_client import AsyncClient, Message
 from kvcq_client.errors import UnavailableError
+from tests.support.free_port import free_port
 from tests.support.server_process import ServerProcess
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ async def test_a_killed_server_loses_and_repeats_no_put(tmp_path: Path, flush_mo
                 enough.set()
 
     found: dict[bytes, int] = {}
-    port = 0
+    port = free_port()
     wanted = PUTS_BETWEEN
     callers: list[asyncio.Task[None]] = []
     client: AsyncClient | None = None
@@ -55,7 +56,6 @@ async def test_a_killed_server_loses_and_repeats_no_put(tmp_path: Path, flush_mo
         with ServerProcess(tmp_path, *flags, port=port) as server:
             await asyncio.to_thread(server.wait_for, "ready")
             if client is None:
-                port = int(server.target.rpartition(":")[2])
                 client = AsyncClient(server.target, timeout_s=60)
                 callers = [asyncio.create_task(caller(client, at)) for at in range(CALLERS)]
             await asyncio.wait_for(enough.wait(), 60)

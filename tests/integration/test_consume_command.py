@@ -13,6 +13,7 @@ import pytest
 from kvcq_client import Client
 from tests.support.child_process import child_process, ended_after_a_line
 from tests.support.command_line import answer_of, kvcq, lines_of
+from tests.support.free_port import free_port
 from tests.support.server_process import ROOT, ServerProcess
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ pytestmark = pytest.mark.integration
 
 
 def test_following_outlives_the_server(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path) as server:
+    port = free_port()
+    with ServerProcess(tmp_path, port=port) as server:
         server.wait_for("ready")
         target = server.target
         answer_of("put", "lasting", "before", "--queue", "0", server=target)
@@ -49,7 +51,7 @@ def test_following_outlives_the_server(tmp_path: Path) -> None:
             server.send(signal.SIGKILL)
             server.wait()
             assert f"the server at {target} is unavailable, retrying" in following.stderr.readline()
-            with ServerProcess(tmp_path, port=int(target.rpartition(":")[2])) as again:
+            with ServerProcess(tmp_path, port=port) as again:
                 again.wait_for("ready")
                 assert following.stderr.readline() == f"the server at {target} is back\n"
                 answer_of("put", "lasting", "behind", "--queue", "0", server=target)

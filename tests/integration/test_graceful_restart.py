@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kvcq_client import Client, KvcqError, Start
+from tests.support.free_port import free_port
 from tests.support.server_process import ServerProcess
 
 if TYPE_CHECKING:
@@ -25,12 +25,6 @@ pytestmark = pytest.mark.integration
 #: Seconds, on a machine that does many other things; alone it takes two.
 MOST_S = 20
 _BODY = bytes(1024)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Load:
@@ -81,7 +75,7 @@ class Load:
 
 
 def test_a_restart_takes_seconds_and_loses_nothing(tmp_path: Path) -> None:
-    port = _free_port()
+    port = free_port()
     with ServerProcess(tmp_path, port=port) as first:
         first.wait_for("ready")
         with Load(first.target) as load:

@@ -7,7 +7,6 @@ import contextlib
 import os
 import resource
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -19,15 +18,10 @@ import pytest
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from tests.support.child_process import child_process
+from tests.support.free_port import free_port
 from tests.support.server_process import ROOT, TIMEOUT_S, run_kvcq
 
 pytestmark = pytest.mark.integration
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _command(root: Path, port: int) -> list[str]:
@@ -58,7 +52,7 @@ def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> int:
 
 
 def test_closed_standard_streams_are_never_taken_by_a_file_of_the_store(tmp_path: Path) -> None:
-    port = _free_port()
+    port = free_port()
     # The shell closes what Popen cannot; `exec` makes the server this very process.
     with child_process(
         ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", *_command(tmp_path, port)], cwd=ROOT
@@ -77,7 +71,7 @@ def test_closed_standard_streams_are_never_taken_by_a_file_of_the_store(tmp_path
 
 def test_new_directories_and_files_are_not_for_others_to_read(tmp_path: Path) -> None:
     root = tmp_path / "store"
-    port = _free_port()
+    port = free_port()
     with child_process(_command(root, port), cwd=ROOT, stderr=subprocess.DEVNULL) as process:
         asyncio.run(_put(port, b"hello"))
         assert _end(process, signal.SIGTERM) == 0
@@ -94,7 +88,7 @@ def test_a_log_that_nobody_reads_stops_neither_calls_nor_the_end(tmp_path: Path)
         while True:
             os.write(writer, b"x" * 4096)
     os.set_blocking(writer, True)
-    port = _free_port()
+    port = free_port()
     try:
         with child_process(
             _command(tmp_path, port), cwd=ROOT, stdout=writer, stderr=writer

@@ -36,6 +36,7 @@ from kvcq_client import (
 from kvcq_client.transport import waiting
 from server.version import VERSION
 from store.format.record import CRC_ITEM_BYTES, CRC_MASK, crc_item
+from tests.support.free_port import free_port
 from tests.support.serving import serving
 from tests.support.until import until
 
@@ -138,8 +139,7 @@ async def test_no_server_is_tried_until_the_deadline() -> None:
 
 
 async def test_a_call_waits_for_a_server_that_starts(tmp_path: Path) -> None:
-    async with serving(tmp_path) as first:
-        port = int(first.target.rpartition(":")[2])
+    port = free_port()
     async with AsyncClient(f"127.0.0.1:{port}", timeout_s=20) as client:
         call = asyncio.create_task(client.create_topic("t", 1))
         async with serving(tmp_path, port=port):

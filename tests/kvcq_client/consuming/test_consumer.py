@@ -10,6 +10,7 @@ import pytest
 from kvcq_client import AsyncClient, ClosedError, Message, Queue, Start
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from tests.kvcq_client.consuming.filled import QUEUE, fill
+from tests.support.free_port import free_port
 from tests.support.serving import serving
 from tests.support.until import until
 
@@ -134,8 +135,8 @@ async def test_lost_connections_lose_and_repeat_nothing(
 
 
 async def test_a_restarted_server_is_found_again(tmp_path: Path) -> None:
-    async with serving(tmp_path) as first:
-        port = int(first.target.rpartition(":")[2])
+    port = free_port()
+    async with serving(tmp_path, port=port) as first:
         client = AsyncClient(first.target)
         await fill(client, 10)
         consumer = await client.consumer("orders")

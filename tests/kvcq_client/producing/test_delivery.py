@@ -24,6 +24,7 @@ from kvcq_client import (
 from kvcq_client.format import put_stream_request
 from kvcq_client.producing import delivery
 from store.errors import FlushTimeoutError, StoreFailedError
+from tests.support.free_port import free_port
 from tests.support.serving import serving
 from tests.support.until import until
 
@@ -94,10 +95,9 @@ async def test_lost_connections_lose_and_repeat_nothing(
 
 async def test_a_restarted_server_gets_each_message_once(tmp_path: Path) -> None:
     store = {"segment_bytes": 8 << 20}
-    async with serving(tmp_path, store=store) as first:
-        target = first.target
-        port = int(target.rpartition(":")[2])
-        client = AsyncClient(target)
+    port = free_port()
+    async with serving(tmp_path, store=store, port=port) as first:
+        client = AsyncClient(first.target)
         producer = client.producer(batch_messages=10, linger_ms=1)
         sendings = [await producer.send("orders", b"%d" % at, queue_id=0) for at in range(100)]
         await sendings[50]

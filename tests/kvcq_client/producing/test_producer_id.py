@@ -10,6 +10,7 @@ import pytest
 from kvcq_client import AsyncClient, Client, Message, NotPossibleError, ProducerConfig, Queue
 from server.errors import NumbersUnknownError
 from server.puts.producer_sessions import ProducerSessions
+from tests.support.free_port import free_port
 from tests.support.serving import serving
 from tests.support.until import until
 
@@ -112,10 +113,13 @@ async def test_where_the_number_cannot_be_told_the_sender_hears_what_to_do(
 
 
 async def test_the_number_is_asked_for_again_when_the_server_is_back(tmp_path: Path) -> None:
-    async with serving(tmp_path) as served, AsyncClient(served.target) as client:
-        port = int(served.target.rpartition(":")[2])
-        async with client.producer(producer_id="app") as producer:
-            await producer.put(Message("orders", b"0", 0))
+    port = free_port()
+    async with (
+        serving(tmp_path, port=port) as served,
+        AsyncClient(served.target) as client,
+        client.producer(producer_id="app") as producer,
+    ):
+        await producer.put(Message("orders", b"0", 0))
     async with (
         AsyncClient(f"127.0.0.1:{port}", timeout_s=0.2) as client,
         client.producer(producer_id="app", linger_ms=0) as producer,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import TYPE_CHECKING
 
 import grpc
@@ -13,6 +12,7 @@ from kvcq_client.errors import ClosedError, DeadlineError, UnavailableError
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport.connection import Connection
+from tests.support.free_port import free_port
 
 if TYPE_CHECKING:
     Context = grpc.aio.ServicerContext[pb.GetStatisticsRequest, pb.GetStatisticsResponse]
@@ -21,8 +21,7 @@ _LONG_S = 60.0
 
 
 async def test_a_wait_ends_when_a_server_that_was_away_is_back() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     connection = Connection(address)
     server = grpc.aio.server()
     try:
@@ -48,8 +47,7 @@ async def test_a_last_try_that_had_no_time_left_says_why_those_before_it_failed(
     async def ask(_: bytes, **__: object) -> bytes:
         raise next(tries)
 
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        connection = Connection(f"127.0.0.1:{free.getsockname()[1]}")
+    connection = Connection(f"127.0.0.1:{free_port()}")
     try:
         with pytest.raises(UnavailableError, match="connection refused"):
             await connection.call(ask, b"")

@@ -25,6 +25,7 @@ from server.access import ReloadedTls, TlsFiles
 from server.config import ServerConfig
 from store.errors import InvalidArgumentError
 from tests.support.certificates import Authority
+from tests.support.free_port import free_port
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
@@ -153,8 +154,8 @@ async def test_who_was_connected_before_waits_for_the_right_certificate(
     """A rotation is no reason to lose what a producer has taken."""
     foreign = Authority(tmp_path / "foreign", "foreign")
     store, files = tmp_path / "store", authority.issue()
-    async with serving(store, **settings_of(files)) as served:
-        port = int(served.target.rpartition(":")[2])
+    port = free_port()
+    async with serving(store, port=port, **settings_of(files)) as served:
         client = AsyncClient(served.target, tls=TLS(ca=authority.ca))
         await client.put(Message("T", b"one"))
     async with client, client.producer() as producer:
