@@ -146,7 +146,9 @@ async def test_calls_under_way_are_finished_before_the_store_closes(
     acknowledged = [one for one in results if isinstance(one, pb.PutResponse)]
     refused = [one for one in results if isinstance(one, grpc.aio.AioRpcError)]
     assert len(acknowledged) + len(refused) == 50
-    assert {one.code() for one in refused} <= {grpc.StatusCode.UNAVAILABLE}
+    # CANCELLED: on a busy machine, of calls that gRPC had not handed over when it stopped.
+    expected = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
+    assert {one.code() for one in refused} <= expected
     async with serving(tmp_path) as again:
         offsets = await again.messages.GetOffsets(
             pb.GetOffsetsRequest(queues=[pb.Queue(topic="t", queue_id=0)])
