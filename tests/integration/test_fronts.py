@@ -15,6 +15,7 @@ import pytest
 from kvcq_client import AsyncClient
 from tests.integration.test_server_process import QUEUES, Load, _bodies
 from tests.support.server_process import ServerProcess, run_kvcq
+from tests.support.until import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +35,7 @@ def _ready(data_dir: Path, *flags: str) -> ServerProcess:
 
 async def _gone(pids: Iterable[int]) -> None:
     """Returns when none of the processes is there any more."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(LIMIT_S):
         for pid in pids:
             try:
                 process = os.pidfd_open(pid)

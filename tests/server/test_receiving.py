@@ -17,7 +17,7 @@ from server.edge.call_gate import CallKind
 from server.process import give_back, private_bytes
 from tests.server.services.test_call_stream import EOF, Stream, pull, put, streaming
 from tests.support.rpc_errors import error_info
-from tests.support.until import until
+from tests.support.until import LIMIT_S, until
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -70,7 +70,7 @@ async def test_a_server_that_ends_has_sent_the_answers_that_nobody_took_yet(
             (number, "Pull", pull(0, max_messages=1)) for number in range(1, count + 1)
         ]
         sending = asyncio.create_task(one_by_one(stream, calls))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT_S):
             came, looks = before, 0
             while came == before or looks < 50:  # until it takes no more
                 await asyncio.sleep(0)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Much longer than anything here takes, and less than a test may.
-_LIMIT_S = 30.0
+#: Much longer than anything here takes on a busy machine, and less than a test may.
+LIMIT_S = 30.0
 _QUICK_ROUNDS = 100
 _PAUSE_S = 0.002
 
@@ -22,14 +22,14 @@ async def until(condition: Callable[[], object]) -> None:
     What the loop itself has to do is seen at once. Rounds for what other threads and processes do
     have pauses: without them this would take from those the processor that they wait for.
     """
-    async with asyncio.timeout(_LIMIT_S):
+    async with asyncio.timeout(LIMIT_S):
         for pause_s in chain(repeat(0.0, _QUICK_ROUNDS), repeat(_PAUSE_S)):
             if condition():
                 return
             await asyncio.sleep(pause_s)
 
 
-def wait_until(condition: Callable[[], object], limit_s: float = 2 * _LIMIT_S) -> None:
+def wait_until(condition: Callable[[], object], limit_s: float = 2 * LIMIT_S) -> None:
     """Ask until the condition is true, of what another process does. Raises TimeoutError."""
     end_s = time.monotonic() + limit_s
     while not condition():

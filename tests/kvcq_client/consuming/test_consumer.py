@@ -12,7 +12,7 @@ from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from tests.kvcq_client.consuming.filled import QUEUE, fill
 from tests.support.free_port import free_port
 from tests.support.serving import serving
-from tests.support.until import until
+from tests.support.until import LIMIT_S, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ async def test_new_messages_come_to_a_waiting_reader(client: AsyncClient) -> Non
     async with await client.consumer("orders") as consumer:
         waiting = asyncio.create_task(anext(consumer))
         await client.put(Message("orders", b"new", 0))
-        assert (await asyncio.wait_for(waiting, 10)).body == b"new"
+        assert (await asyncio.wait_for(waiting, LIMIT_S)).body == b"new"
         assert await consumer.batch(timeout_s=0.01) == []
 
 
@@ -65,7 +65,7 @@ async def test_start_latest_skips_what_was_there(client: AsyncClient) -> None:
     await fill(client, 10)
     async with await client.consumer("orders", start=Start.LATEST) as consumer:
         await client.put(Message("orders", b"new", 0))
-        assert (await asyncio.wait_for(anext(consumer), 10)).queue_offset == 10
+        assert (await asyncio.wait_for(anext(consumer), LIMIT_S)).queue_offset == 10
 
 
 async def test_seek_inside_a_batch_drops_what_was_fetched(client: AsyncClient) -> None:
@@ -143,7 +143,7 @@ async def test_a_restarted_server_is_found_again(tmp_path: Path) -> None:
         assert len(await consumer.take(10)) == 10
     async with serving(tmp_path, port=port):
         await client.put(Message("orders", b"after", 0))
-        assert (await asyncio.wait_for(anext(consumer), 20)).queue_offset == 10
+        assert (await asyncio.wait_for(anext(consumer), LIMIT_S)).queue_offset == 10
         await client.close()
 
 
@@ -193,7 +193,7 @@ async def test_messages_left_out_are_passed_in_bounded_memory(client: AsyncClien
         assert await consumer.batch(0) == []
         assert consumer.positions() == {QUEUE: 20}
         await client.put(Message("orders", b"at last", 0, "wanted"))
-        assert (await asyncio.wait_for(anext(consumer), 10)).body == b"at last"
+        assert (await asyncio.wait_for(anext(consumer), LIMIT_S)).body == b"at last"
 
 
 async def test_a_reader_that_stopped_waiting_leaves_nothing_behind(client: AsyncClient) -> None:
@@ -217,5 +217,5 @@ async def test_closing_wakes_the_reader(client: AsyncClient) -> None:
     await asyncio.sleep(0)
     await consumer.close()
     with pytest.raises(ClosedError):
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, LIMIT_S)
     await consumer.close()

@@ -24,7 +24,7 @@ from kvcq_client.consuming import subscription
 from kvcq_client.consuming.subscription import Fetched
 from kvcq_client.transport import Backoff
 from tests.kvcq_client.consuming.filled import QUEUE, fill
-from tests.support.until import until
+from tests.support.until import LIMIT_S, until
 
 if TYPE_CHECKING:
     from store.reads import PullPlan
@@ -36,10 +36,10 @@ async def test_an_offset_outside_is_an_error_or_a_new_start(client: AsyncClient)
     await fill(client, 10)
     async with await client.consumer({QUEUE: 11}) as consumer:
         with pytest.raises(OffsetOutOfRangeError) as caught:
-            await asyncio.wait_for(anext(consumer), 10)
+            await asyncio.wait_for(anext(consumer), LIMIT_S)
         assert (caught.value.min_offset, caught.value.max_offset) == (0, 10)
     async with await client.consumer({QUEUE: 11}, when_expired=Start.EARLIEST) as consumer:
-        assert (await asyncio.wait_for(anext(consumer), 10)).queue_offset == 0
+        assert (await asyncio.wait_for(anext(consumer), LIMIT_S)).queue_offset == 0
 
 
 async def test_an_error_that_is_raised_again_has_a_trace_of_its_own(client: AsyncClient) -> None:
@@ -63,7 +63,7 @@ async def test_one_queue_in_error_leaves_the_others(client: AsyncClient) -> None
         errors = 0
         while len(bodies) < 10 or not errors:
             try:
-                bodies.append((await asyncio.wait_for(anext(consumer), 10)).body)
+                bodies.append((await asyncio.wait_for(anext(consumer), LIMIT_S)).body)
             except NotFoundError:
                 errors += 1
         assert errors == 1

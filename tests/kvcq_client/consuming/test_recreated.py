@@ -19,7 +19,7 @@ from kvcq_client import (
     Start,
 )
 from store import message
-from tests.support.until import until
+from tests.support.until import LIMIT_S, until
 
 if TYPE_CHECKING:
     from tests.support.serving import Served
@@ -100,7 +100,7 @@ async def test_a_waiting_consumer_hears_at_once_that_its_topic_is_gone(
         waiting = asyncio.create_task(anext(consumer))
         await client.delete_topic("orders")
         with pytest.raises(NotFoundError, match="orders"):
-            await asyncio.wait_for(waiting, 10)
+            await asyncio.wait_for(waiting, LIMIT_S)
         assert served.serving.reads.growth.watched_queues == 1
 
 
@@ -116,14 +116,14 @@ async def test_a_light_queue_that_is_deleted_ends_and_the_others_go_on(
         await client.delete_topic(ROOM.topic)
         await until(lambda: "'%LMQ%room' was deleted; no longer following it" in caplog.text)
         await client.put("rooms", b"more", light_queues=[OTHER.topic])
-        assert (await asyncio.wait_for(waiting, 10)).body == b"more"
+        assert (await asyncio.wait_for(waiting, LIMIT_S)).body == b"more"
         assert consumer.positions() == {OTHER: 9}
         await consumer.commit()
         assert [one.topic for one in await client.group_offsets("g")] == [OTHER.topic]
         assert caplog.text.count("was deleted") == 1
         await consumer.follow([ROOM.topic])
         await client.put("rooms", b"again", light_queues=[ROOM.topic])
-        assert (await asyncio.wait_for(anext(consumer), 10)).body == b"again"
+        assert (await asyncio.wait_for(anext(consumer), LIMIT_S)).body == b"again"
         assert consumer.positions() == {OTHER: 9, ROOM: 1}
 
 
@@ -199,7 +199,7 @@ async def test_a_parked_pull_hears_at_once_that_its_queue_is_gone(
     await until_idle(served, 1)
     await client.delete_topic(name)
     with pytest.raises(NotFoundError, match=name):
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, LIMIT_S)
 
 
 async def test_a_parked_pull_is_not_answered_by_a_queue_that_was_made_again(
@@ -213,7 +213,7 @@ async def test_a_parked_pull_is_not_answered_by_a_queue_that_was_made_again(
     store.create_topics([("orders", 1)])
     store.put([message.Message("orders", b"new", 0) for _ in range(8)])
     with pytest.raises(RecreatedError):
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, LIMIT_S)
 
 
 async def test_who_waits_for_a_light_queue_to_begin_waits_on(
@@ -227,7 +227,7 @@ async def test_who_waits_for_a_light_queue_to_begin_waits_on(
     with pytest.raises(NotFoundError):
         await client.delete_topic(name)
     await put(client, name, "new", 1)
-    assert [one.body for one in (await asyncio.wait_for(waiting, 10)).messages] == [b"new0"]
+    assert [one.body for one in (await asyncio.wait_for(waiting, LIMIT_S)).messages] == [b"new0"]
 
 
 @NAMES

@@ -21,7 +21,7 @@ from kvcq_client import (
     Received,
 )
 from store.groups import SharedGroups
-from tests.support.until import until
+from tests.support.until import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -306,7 +306,7 @@ async def test_what_a_cancelled_reader_had_taken_is_given_back(client: AsyncClie
         await until(lambda: receiver._core._waiters and receiver._core._count == 1)
         taking.cancel()
         await asyncio.wait({taking})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(LIMIT_S):
             [delivery] = await receiver.take(1)
         assert delivery.deliveries == 1
 

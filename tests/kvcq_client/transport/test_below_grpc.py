@@ -13,6 +13,7 @@ import pytest
 import pytest_asyncio
 
 from kvcq_client.transport import STREAM_OVER, below_grpc, connected, write_request
+from tests.support.until import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -99,7 +100,7 @@ async def test_a_stream_cancelled_before_it_is_connected_holds_nobody() -> None:
         waiting = asyncio.create_task(connected(stream))
         await asyncio.sleep(0)
         stream.cancel()
-        await asyncio.wait_for(waiting, 10)
+        await asyncio.wait_for(waiting, LIMIT_S)
         with pytest.raises(asyncio.InvalidStateError):
             await write_request(stream, b"request")
 

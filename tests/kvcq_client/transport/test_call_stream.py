@@ -16,7 +16,7 @@ from kvcq_client.pb.v1 import kvcq_pb2_grpc
 from kvcq_client.transport import below_grpc, call_stream
 from kvcq_client.transport.call_stream import CallStream
 from server.edge.call_gate import CallKind
-from tests.support.until import until
+from tests.support.until import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -280,13 +280,13 @@ async def test_the_server_is_told_when_the_time_is_up() -> None:
 async def test_closing_ends_calls_that_wait(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_stream, "_CLOSING_S", 15)  # the server is told, so it takes no time
+    monkeypatch.setattr(call_stream, "_CLOSING_S", 3600)  # the server is told, so it takes no time
     client = AsyncClient(served.target)
     await client.put(a_message())
-    parked = asyncio.create_task(client.pull("T", 0, 1, wait_s=20))
+    parked = asyncio.create_task(client.pull("T", 0, 1, wait_s=60))
     gate = served.server._edge.gate
     await until(lambda: gate.under_way(CallKind.PULL))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         await client.close()
     with pytest.raises(ClosedError):
         await parked

@@ -27,7 +27,7 @@ from kvcq_client.transport import call_stream
 from kvcq_client.transport.call_stream import CallStream
 from server.edge.call_gate import CallKind
 from tests.support.seeds import seeds
-from tests.support.until import until
+from tests.support.until import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -200,7 +200,7 @@ def begun(calls: CallStream, timeout_s: float = 20) -> asyncio.Task[bytes]:
 
 
 async def ends_soon(event: asyncio.Event) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         await event.wait()
 
 
@@ -254,7 +254,7 @@ async def test_the_time_of_each_call_is_its_own() -> None:
             assert await own.call("Put", b"x", 20) == b"x"
         slow = begun(calls, 0.05)
         with pytest.raises(DeadlineError, match=r"no answer within 0\.05 s"):
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(LIMIT_S):
                 await slow
         assert not own.is_free
         assert await calls.call("Put", b"another", 20) == b"another"
@@ -292,7 +292,7 @@ async def test_closing_ends_the_call_that_waits(served: Served, line: CutLine) -
     line.hold_newest()
     putting = asyncio.create_task(client.put(a_message()))
     await line.holds.wait()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         await client.close()
         with pytest.raises(ClosedError):
             await putting

@@ -27,6 +27,7 @@ from store.errors import InvalidArgumentError
 from tests.support.certificates import Authority
 from tests.support.free_port import free_port
 from tests.support.serving import serving
+from tests.support.until import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,7 +132,7 @@ async def test_a_client_says_at_once_what_is_wrong_with_tls(
     for number, (settings, tls, fault) in enumerate(cases):
         async with (
             serving(tmp_path / f"store{number}", **settings) as served,
-            asyncio.timeout(20),
+            asyncio.timeout(LIMIT_S),
             AsyncClient(served.target, tls=tls) as client,
         ):
             with pytest.raises(HandshakeError, match=fault):

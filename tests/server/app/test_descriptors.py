@@ -15,6 +15,7 @@ from server.http.door import MOST_CONNECTIONS
 from tests.support.few_descriptors import MOST
 from tests.support.server_process import ServerProcess
 from tests.support.serving import serving
+from tests.support.until import LIMIT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,7 +55,7 @@ async def test_a_connection_without_calls_or_a_handshake_is_closed(
     async with serving(tmp_path) as served:
         host, port = served.target.rsplit(":", 1)
         reader, writer = await asyncio.open_connection(host, int(port))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT_S):
             while await reader.read(1000):
                 pass
         writer.close()

@@ -14,7 +14,7 @@ from server.errors import MemoryFullError
 from server.fronts import FrontMethod, Fronts, calls, fleet, frames
 from server.fronts.frames import WINDOW_BYTES
 from tests.support.front_here import FrontHere
-from tests.support.until import until
+from tests.support.until import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -172,7 +172,7 @@ class Waiting:
 async def test_a_call_that_is_given_up_ends_its_handler(fronted: Fronted, how: str) -> None:
     waiting = Waiting()
     fronted.unary = waiting.unary
-    async with channel_to(fronted) as channel, asyncio.timeout(20):
+    async with channel_to(fronted) as channel, asyncio.timeout(LIMIT_S):
         await channel.channel_ready()
         timeout = 2.0 if how == "too late" else None
         call = channel.unary_unary("/s/Unary")(b"", timeout=timeout)
@@ -195,7 +195,7 @@ async def test_a_front_that_ended_is_started_again(
         return bytes(await context.read())
 
     fronted.unary = unary
-    async with channel_to(fronted) as channel, asyncio.timeout(20):
+    async with channel_to(fronted) as channel, asyncio.timeout(LIMIT_S):
         assert await channel.unary_unary("/s/Unary")(b"1") == b"1"
         fronted.started[0].kill()
         again = channel.unary_unary("/s/Unary")(b"2", wait_for_ready=True)
@@ -213,7 +213,7 @@ async def test_a_front_that_does_not_answer_is_ended(
     fronted: Fronted, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(fleet, "_ASK_S", 0.01)
-    async with channel_to(fronted), asyncio.timeout(20):
+    async with channel_to(fronted), asyncio.timeout(LIMIT_S):
         link = fronted.started[0].front._link
         taken = link._taken
 

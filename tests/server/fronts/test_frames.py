@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from server.fronts import frames
 from server.fronts.frames import Ending, Link, Opening
+from tests.support.until import LIMIT_S
 
 if TYPE_CHECKING:
     from server.fronts.frames import Metadata
@@ -92,7 +93,7 @@ async def test_what_is_sent_goes_over_a_socket_in_order_and_the_end_is_noticed()
     for kind, call, body in sent:
         links[1].send(kind, call, body)
     links[1].close()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         await ends[0].wait()
         await ends[1].wait()
     assert taken == sent

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from server.http import HttpSites, Site, door
+from tests.support.until import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -42,7 +43,7 @@ async def _answer(port: int, sent: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(sent)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(LIMIT_S):
             return await reader.read()
     finally:
         writer.close()

@@ -12,7 +12,7 @@ from server.edge.call_gate import CallKind
 from server.puts import Durability
 from tests.server.reads.test_receives import bodies, parked, put, until_parked
 from tests.server.services.test_shared_group import acknowledge, receive
-from tests.support.until import until
+from tests.support.until import LIMIT_S, until
 
 if TYPE_CHECKING:
     from tests.support.serving import Served
@@ -88,7 +88,7 @@ async def test_acknowledgements_do_not_wait_for_room_for_messages(
     memory = served.server._edge.memory
     crowd = 2 * memory._sent_limit_bytes
     memory.sends(crowd, "a slow reader")
-    answer = await asyncio.wait_for(receive(served, acknowledge=[*first.handles]), 10)
+    answer = await asyncio.wait_for(receive(served, acknowledge=[*first.handles]), LIMIT_S)
     assert ([*answer.outcomes], bodies(answer)) == ([pb.HANDLE_OUTCOME_DONE], [])
     memory.sent(crowd, "a slow reader")
     assert bodies(await receive(served)) == [b"b"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from server.reads import read_turns
 from server.reads.read_turns import AT_A_TIME, ReadTurns
+from tests.support.until import LIMIT_S
 
 if TYPE_CHECKING:
     import pytest
@@ -42,5 +43,5 @@ async def test_one_that_is_given_up_takes_nobodys_turn(monkeypatch: pytest.Monke
     await asyncio.sleep(0)
     for task in waiting[: 2 * AT_A_TIME]:
         task.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(LIMIT_S):
         await asyncio.gather(*waiting[2 * AT_A_TIME :])

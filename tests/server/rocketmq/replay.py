@@ -18,6 +18,7 @@ import grpc
 from server.rocketmq import SERVICE
 from server.rocketmq.pb import messaging_pb2 as pb
 from server.rocketmq.pb import values_pb2 as v2
+from tests.support.until import LIMIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +73,7 @@ class Replay:
             await stream.done_writing()
             # gRPC has no status of a call whose answers are not all read: one that came unasked
             # would hold this up for ever.
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(LIMIT_S):
                 assert await stream.read() is EOF, "it was said unasked"
                 assert await stream.code() is grpc.StatusCode.OK
         return differing
@@ -114,7 +115,7 @@ class Replay:
         self._streams.append(stream)
         answers = []
         for request in requests:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(LIMIT_S):
                 await stream.write(request.SerializeToString())
                 answers.append(pb.TelemetryCommand.FromString(await stream.read()))
         return [*map(plain, responses)], [*map(plain, answers)]

@@ -22,6 +22,7 @@ from server.rocketmq.pb import values_pb2 as v2
 from store.metadata import MessageType
 from tests.server.rocketmq.client import Client, handle_of
 from tests.support.rocketmq import status_in
+from tests.support.until import LIMIT_S
 
 if TYPE_CHECKING:
     from tests.support.serving import Served
@@ -288,7 +289,7 @@ async def test_a_receive_waits_for_a_message_and_ends_before_its_deadline(
     waiting = asyncio.create_task(client.receive("g", "orders", poll_s=20))
     await asyncio.sleep(0)
     await client.send(client.message("orders", b"late"))
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(LIMIT_S):
         status, (got,) = await waiting
     assert (status.code, got.body) == (v2.OK, b"late")
     status, _ = await client.receive("g", "orders", poll_s=20, timeout=30.5)
@@ -305,7 +306,7 @@ async def test_what_a_client_that_ends_was_pushed_comes_to_another(
     await client.call.NotifyClientTermination(
         pb.NotifyClientTerminationRequest(), metadata=client.metadata
     )
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(LIMIT_S):
         _, (again,) = await waiting
     assert again.system_properties.message_id == got.system_properties.message_id
     assert again.system_properties.delivery_attempt == 2

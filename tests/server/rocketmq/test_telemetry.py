@@ -16,7 +16,7 @@ from server.stage import Stage
 from store.metadata import SharedGroup
 from tests.server.rocketmq.client import Client
 from tests.support.serving import serving
-from tests.support.until import until
+from tests.support.until import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -124,7 +124,7 @@ async def test_a_stream_that_opens_while_the_server_drains_ends_at_once() -> Non
         return settings
 
     outbox = Outbox()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         assert [each async for each in telemetry(silent(), stage, settle, outbox)] == []
         assert not await outbox.hand_over(pb.TelemetryCommand())
 

@@ -32,7 +32,7 @@ from store.config import FlushMode
 from tests.support.rpc_errors import error_info
 from tests.support.seeds import seeds
 from tests.support.serving import serving
-from tests.support.until import until
+from tests.support.until import LIMIT_S, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -236,7 +236,7 @@ async def test_it_answers_what_it_would_by_a_write_of_its_own(
 
 async def test_a_server_that_ends_lets_an_answer_that_is_being_sent_go_out(served: Served) -> None:
     results = calls_of(served, one_put(1))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         assert ids_of(await anext(results)) == [1]
         served.server.stop()
         await until(lambda: served.server._stage.is_draining)
@@ -248,7 +248,7 @@ async def test_a_client_that_takes_no_answers_is_not_read_for_ever(served: Serve
     refused = pb.CallsRequest(calls=[pb.Call(id=9, method="Put", timeout_ms=-1)] * MAX_CALLS)
     many = 200
     results = calls_of(served, one_put(1), *[refused] * many)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         count = len(ids_of(await anext(results)))
         stream = results.ag_frame.f_locals["self"]
         await until(lambda: stream._room is not None)
@@ -262,7 +262,7 @@ async def test_a_client_that_goes_while_it_is_answered_leaves_nothing_behind(
     served: Served, caplog: pytest.LogCaptureFixture
 ) -> None:
     results = calls_of(served, one_put(1), one_put(2))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LIMIT_S):
         await anext(results)
         await results.aclose()
     assert not caplog.records
@@ -363,7 +363,7 @@ async def test_what_was_taken_is_answered_before_a_stream_that_makes_no_sense_en
     async with serving(tmp_path / "store", store={"flush_mode": "SYNC"}) as served:
         await served.messages.Put(put(b"there is a queue"))
         parked = pull(1, wait_ms=60_000)
-        async with streaming(served) as stream, asyncio.timeout(10):
+        async with streaming(served) as stream, asyncio.timeout(LIMIT_S):
             await stream.send((1, "Put", put(b"taken")), (2, "Pull", parked), (2, "Pull", parked))
             answered = await stream.result()
             assert pb.PutResponse.FromString(answered.response).placed.queue_offset == 1
