@@ -15,6 +15,7 @@ import pytest
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
 from kvcq_client.pb.v1 import kvcq_pb2_grpc
+from kvcq_client.transport import from_rpc, is_retried
 from tests.support.child_process import child_process
 from tests.support.server_process import ROOT, ServerProcess, run_kvcq
 
@@ -55,7 +56,7 @@ class Load:
                 try:
                     await stub.PutBatch(request)
                 except grpc.aio.AioRpcError as error:
-                    if error.code() is not grpc.StatusCode.UNAVAILABLE:
+                    if not is_retried(from_rpc(error)):
                         raise
                     return
                 self.acknowledged[producer] += count

@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from kvcq_client.pb.v1 import kvcq_pb2 as pb
+from kvcq_client.transport import from_rpc, is_retried
 from migration.opening import open_any
 from server.app import server as server_module
 from server.app.service_table import SERVICES
@@ -146,9 +147,8 @@ async def test_calls_under_way_are_finished_before_the_store_closes(
     acknowledged = [one for one in results if isinstance(one, pb.PutResponse)]
     refused = [one for one in results if isinstance(one, grpc.aio.AioRpcError)]
     assert len(acknowledged) + len(refused) == 50
-    # CANCELLED: on a busy machine, of calls that gRPC had not handed over when it stopped.
-    expected = {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED}
-    assert {one.code() for one in refused} <= expected
+    # On a busy machine gRPC itself cancels those that it had not handed over when it stopped.
+    assert all(is_retried(from_rpc(one)) for one in refused)
     async with serving(tmp_path) as again:
         offsets = await again.messages.GetOffsets(
             pb.GetOffsetsRequest(queues=[pb.Queue(topic="t", queue_id=0)])
