@@ -11,7 +11,7 @@ import threading
 import time
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kvcq_bench.errors import CheckFailedError
 from kvcq_bench.footprint import note_made, restart
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from kvcq_bench.histogram import Histogram
     from kvcq_bench.ledger import Ledger
     from kvcq_bench.run import Run
+
+T = TypeVar("T")
 
 _FAR, _ON_TIME, _TOGETHER, _BESIDE = (
     Queue(name, 0) for name in ("far-away", "on-time", "all-at-once", "beside")
@@ -135,15 +137,28 @@ def _all_at_once(run: Run, parameters: Parameters, ledger: Ledger) -> None:
         time.sleep(max(0.0, (due_ms - _now_ms()) / 1000))
 
     run.reopen(meanwhile=while_stopped)
+    run.recorder.begin("they are put")
+    _fired(run, "fired after a stop", lambda: _wait(run, _TOGETHER, count // 2))
     run.recorder.begin("they are put, beside others")
-    began_s = perf_counter()
-    before = run.target.bounds([_TOGETHER])[_TOGETHER].max_offset
     histogram = run.recorder.latency("a put beside them")
-    beside_rate = _beside(run, ledger, histogram, lambda: _wait(run, _TOGETHER, count))
-    seconds = perf_counter() - began_s
-    run.recorder.figure("fired after a stop", (count - before) / seconds, "messages/s")
+    beside_rate = _fired(
+        *(run, "fired after a stop, beside puts"),
+        lambda: _beside(run, ledger, histogram, lambda: _wait(run, _TOGETHER, count)),
+    )
     run.recorder.figure("puts beside them over puts alone", beside_rate / alone_rate)
     _check_order(run, ledger, count)
+
+
+def _fired(run: Run, figure: str, work: Callable[[], T]) -> T:
+    """Note how many messages a second are delivered while `work` runs."""
+
+    def delivered() -> int:
+        return run.target.bounds([_TOGETHER])[_TOGETHER].max_offset
+
+    began_s, before = perf_counter(), delivered()
+    result = work()
+    run.recorder.figure(figure, (delivered() - before) / (perf_counter() - began_s), "messages/s")
+    return result
 
 
 def _beside(run: Run, ledger: Ledger, histogram: Histogram, work: Callable[[], object]) -> float:

@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Most messages delivered in a second, and the pause after each append, as a share of the time for
-#: which it had the interpreter: puts and reads can proceed.
+#: Most messages delivered in a second; and the pause after each append while others append too, as
+#: a share of the time for which this thread had the interpreter: puts keep their half of it.
 MOST_A_SECOND = 25_000
 _REST = 1.0
 #: Messages of one append, and their bytes: the append lock is held for about 2 ms.
@@ -99,6 +99,10 @@ class Firing:
         self._stopped = threading.Event()
         self._wake = Wake()
         self._step = Lock()
+        # Guarded by _step.
+        self._end = 0  # of the last append here
+        #: Whether others had appended between the last two appends here.
+        self.others_append = False
         self._lock = Lock()
         # Guarded by _lock. Dispatched rows have keys from `_lowest` on; rows that came since the
         # last step, from `_lowered` on. So a scan does not pass over deleted rows again.
@@ -193,6 +197,7 @@ class Firing:
         ended: list[TimersEnded] = []
 
         def steps() -> list[Step]:
+            self.others_append = self._appends.log.appended_offset != self._end
             ended.clear()
             tables = self._topics.view.tables
             rows = tables.timers(keys)
@@ -224,7 +229,10 @@ class Firing:
             ended.extend(TimersEnded(*each) for each in ends if each[0])
             return [Step(list(ended), messages, prepared=details)] if ended else []
 
-        end = self._appends.decide_steps(steps) if due else self._appends.log.appended_offset
+        if due:
+            self._end = end = self._appends.decide_steps(steps)
+        else:
+            end = self._appends.log.appended_offset
         count = Counter({how: len(of) for of, how in ended})
         self.fired += count[TimerEnd.FIRED]
         self.gone += count[TimerEnd.GONE]
@@ -275,7 +283,8 @@ class Firing:
                 continue
             told = ""
             if count:
-                rest_s = _REST * (time.thread_time() - begin_cpu_s)
+                took_s = time.thread_time() - begin_cpu_s
+                rest_s = _REST * took_s if self.others_append else 0.0
                 spare_s = begin_s + count / MOST_A_SECOND - self._monotonic_s()
                 self._stopped.wait(max(rest_s, spare_s))
             else:

@@ -285,6 +285,22 @@ def test_a_page_that_ends_as_enough_was_looked_at_goes_on_behind_it(
     assert pages == 3
 
 
+def test_deliveries_make_room_only_for_others_that_append(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    firing = store.timers.firing
+    due = [clock.now_ms()] * 1024
+    store.timers.put([Message("T", b"x")] * 1024, due)
+    firing.fire()
+    firing.fire()
+    assert not firing.others_append
+    store.put([Message("T", b"beside")])
+    firing.fire()
+    assert firing.others_append
+    firing.fire()
+    assert not firing.others_append
+
+
 def test_the_thread_puts_what_is_due_by_itself(tmp_path: Path, clock: FakeClock) -> None:
     with open_small(tmp_path / "store", clock) as store:
         delay(store, clock, 5)
