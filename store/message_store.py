@@ -88,9 +88,10 @@ class MessageStore:
         self.inherited = Inherited(appends, topics, times)
         self.handing_back = HandBack(appends, topics, state, times, self)
         rolled_halves = RolledHalves(appends, topics, state, self.tables, self)
-        #: Keeps held messages when their segment is dropped.
+        #: Keeps held messages when their segment is dropped. What comes last is lost first if the
+        #: disk is too full: dead letters, of which there may be a flood.
         self.rolling = Rolling(
-            queues, self, [self.groups.keeping, self.timers.keeping, rolled_halves]
+            queues, self, [rolled_halves, self.timers.keeping, self.groups.keeping]
         )
         #: Lite topics: light queues of a parent topic, to which clients subscribe.
         self.lite = LiteTopics(appends, topics, queues, self.tables, times, self, self.groups)

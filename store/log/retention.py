@@ -250,12 +250,22 @@ class RetentionService:
             return self._drop(self._kept(plan.drop, level))
 
     def _kept(self, drop: Sequence[Segment], level: DiskLevel) -> list[Segment]:
-        """The first of these segments from which everything to be kept was moved."""
-        end = drop[-1].start_offset + drop[-1].size if drop else 0
-        is_pressed = level >= DiskLevel.CLEAN_FORCIBLY
-        for keeper in self._keepers if drop else ():
-            end = min(end, keeper(end, is_pressed=is_pressed))
+        """The first of these segments from which everything to be kept was moved. While the disk is
+        pressed that is at least one: what cannot be moved from it in this run is given up."""
+        if not drop:
+            return []
+        end = self._kept_below(drop[-1], is_pressed=False)
+        if end < drop[0].start_offset + drop[0].size and level >= DiskLevel.CLEAN_FORCIBLY:
+            end = self._kept_below(drop[0], is_pressed=True)
         return [each for each in drop if each.start_offset + each.size <= end]
+
+    def _kept_below(self, last: Segment, *, is_pressed: bool) -> int:
+        """Move what is to be kept of the segments up to this one; returns how far the log may be
+        dropped."""
+        end = last.start_offset + last.size
+        for keeper in self._keepers:
+            end = min(end, keeper(end, is_pressed=is_pressed))
+        return end
 
     def _drop(self, drop: Sequence[Segment]) -> int:
         count = self._prepare(drop)

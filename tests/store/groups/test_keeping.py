@@ -9,7 +9,7 @@ import pytest
 
 from kvcq.inspect import inspect_store
 from store.errors import DiskFullError
-from store.held import rolling
+from store.held import moving, rolling
 from store.log.disk import DiskLevel
 from store.message import Message
 from store.metadata import SharedGroup
@@ -220,7 +220,7 @@ def test_a_full_disk_waits_for_none(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """What fits into one run is kept all the same; the rest is given up, and counted."""
-    monkeypatch.setattr(rolling, "_MOST_MOVED", 64)
+    monkeypatch.setattr(rolling, "_MOST_MOVED", 32)
     put(store, *[f"{n}" for n in range(100)])
     bury(store, clock)
     fill(store, 2)
@@ -232,6 +232,56 @@ def test_a_full_disk_waits_for_none(
     assert store.statistics()["store.dead_letters_given_up"] == 36
     assert letters(store) == [f"{n}" for n in range(64)]
     assert said(store.groups.redrive("g")) == (64, 0, True)
+    assert differences(store) == []
+
+
+def test_many_dead_letters_cost_no_transaction_and_no_delayed_message(
+    store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rolling, "_MOST_MOVED", 32)
+    put(store, *[f"{n}" for n in range(100)])
+    bury(store, clock)
+    store.timers.put([Message("later", b"x")], [clock.now_ms() + 100 * 3_600_000])
+    transaction_id = store.halves.begin(Message("later", b"y"), "shop")
+    fill(store, 2)
+    clock.advance(2 * HOUR)
+    guard = store._services.retention._guard
+    monkeypatch.setattr(guard, "measure", lambda: DiskLevel.CLEAN_FORCIBLY)
+    while drop(store):
+        pass
+    assert store.statistics()["store.dead_letters_given_up"] > 0
+    assert store.statistics()["store.timers_given_up"] == 0
+    store.halves.end(transaction_id, commit=True)
+    assert differences(store) == []
+
+
+@pytest.mark.parametrize("takes_some", [True, False], ids=["pressed", "full"])
+def test_a_full_disk_gives_up_what_is_in_the_first_segment_and_no_more(
+    store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, takes_some: bool
+) -> None:
+    """The next run has room again, and moves what is in the next one."""
+    monkeypatch.setattr(rolling, "_MOST_MOVED", 40)
+    monkeypatch.setattr(moving, "TOGETHER", 40)
+    for _ in range(4):
+        due_ms = clock.now_ms() + 100 * 3_600_000
+        store.timers.put([Message("later", b"x") for _ in range(30)], [due_ms] * 30)
+        fill(store)
+    clock.advance(2 * HOUR)
+
+    def full(*_: object, **__: object) -> int:
+        raise DiskFullError("no space")
+
+    guard = store._services.retention._guard
+    monkeypatch.setattr(guard, "measure", lambda: DiskLevel.FULL)
+    with monkeypatch.context() as patched:
+        if not takes_some:
+            patched.setattr(store._appends, "decide_steps", full)
+        assert drop(store) > 0
+    while drop(store):
+        pass
+    given_up = 0 if takes_some else 30
+    assert store.statistics()["store.timers_given_up"] == given_up
+    assert store.statistics()["store.timers_moved"] == 120 - given_up
     assert differences(store) == []
 
 
