@@ -73,7 +73,7 @@ class Wish(NamedTuple):
     makes_group: bool  # create a missing group
     skip_damaged: bool  # finish unreadable messages
     attempt: int  # hash of the attempt id; 0: none
-    first_queue: int  # taken modulo the number of queues
+    first_queue: int = 0  # taken modulo the number of queues
     of_lite: bool = False  # the topic is a lite topic; the group must be bound to its parent
 
 
@@ -288,6 +288,8 @@ class Receiving:
     def _hand_over_again(self, queue_id: int, lease: Lease, settings: SharedGroup) -> None:
         wanted = list(lease.offsets())[: self._left]
         read = self._read_some(queue_id, wanted)
+        if len(wanted) < lease.message_count or read.next_offset < lease.end:
+            self._look_at(self._now_ms)  # the rest is too much for this response
         deliveries = min(lease.deliveries + 1, _MOST_DELIVERIES)
         self._hand_over(queue_id, read.messages, deliveries, settings)
 
@@ -298,7 +300,11 @@ class Receiving:
             if not self._turn.takes_messages:
                 self._look_at(self._now_ms)
                 return
-            for _, record in self._read_some(queue_id, [offset]).messages:
+            read = self._read_some(queue_id, [offset])
+            if read.next_offset <= offset:  # too long for what is left of this response
+                self._look_at(self._now_ms)
+                return
+            for _, record in read.messages:
                 bury_record(self._turn, group, topic, queue_id, offset, record, lease)
                 self._turn.free(group, topic)  # messages that waited behind it in order
 

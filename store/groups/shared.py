@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections import defaultdict
 from functools import partial
-from itertools import count, islice
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from store.base import check_time_within, check_within
@@ -38,6 +38,7 @@ from store.groups.limits import (
 from store.groups.order import hash_of
 from store.groups.positions import ResetDone, described, list_queues, offset_of
 from store.groups.receiving import Receiving, Wish
+from store.groups.rounds import Rounds
 from store.groups.turns import Turns
 from store.metadata import SharedGroup
 from store.reads import Filter, TagFilter
@@ -97,9 +98,9 @@ class SharedGroups:
         self._now_ms = times.steady_ms
         self._reads = reads
         self._new_nonce = new_nonce
-        self._first_queue = count()
         self._damages = Damages()
         self._turns = Turns(appends, topics, times.steady_ms)
+        self._rounds = Rounds()  # guarded by the turn's lock
         self._box = LetterBox(appends, tables, times, reads)
         self._letters = Letters(appends, self._box, self._turns)
         #: Keeps dead letters when segments are dropped; its `look` is a job of the store.
@@ -303,17 +304,18 @@ class SharedGroups:
             self._appends.config.auto_create_groups,
             skip_damaged,
             hash_of(attempt_id),
-            next(self._first_queue),
         )
 
         def plan(turn: Turn) -> Received:
             outcomes: Sequence[Outcome] = ()
             if named:
                 outcomes = change_leases(group, named, len(acknowledge), acknowledge_lease, turn)
-            receiving = self.receiving(turn, wish, self._now_ms())
+            taken = wish._replace(first_queue=self._rounds.take(group, topic))
+            receiving = self.receiving(turn, taken, self._now_ms())
             try:
                 deliveries = receiving.run()
             except AppendWouldWaitError:
+                self._rounds.give_back(group, topic)  # it is made again where it may wait
                 raise
             except StoreError:
                 if not named:

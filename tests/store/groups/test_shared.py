@@ -15,6 +15,7 @@ from store.errors import (
     UnknownTopicError,
 )
 from store.groups import MOST_DELAY_MS, MOST_HANDLES, MOST_INVISIBLE_MS, Outcome, Received
+from store.groups.rounds import Rounds
 from store.message import Message
 from store.metadata import SharedGroup
 from store.state import STATE_TOPIC
@@ -61,6 +62,28 @@ def test_members_share_the_messages_of_all_queues(store: MessageStore) -> None:
         seen += texts(got)
     assert sorted(seen) == [f"{queue_id}-{n}" for queue_id in range(4) for n in range(5)]
     assert receive(store) == []
+
+
+def test_groups_that_receive_in_turn_get_to_every_queue(store: MessageStore) -> None:
+    store.create_topics([("T", 2)])
+    for queue_id in (0, 1):
+        put(store, *"abcd", queue_id=queue_id)
+    seen: dict[str, list[int]] = {"g": [], "h": []}
+    for _ in range(4):
+        for group, queues in seen.items():
+            found = store.groups.receive(group, "T", max_messages=1).deliveries
+            queues += [each.queue_id for each in found]
+    assert [sorted(queues) for queues in seen.values()] == [[0, 0, 1, 1]] * 2
+
+
+def test_counts_of_receives_are_bounded() -> None:
+    rounds = Rounds(most=2)
+    assert [rounds.take("g", topic) for topic in "ababc"] == [0, 1, 1, 2, 4]
+    assert rounds.take("g", "a") == 5, "it begins anywhere"
+    assert rounds.take("g", "c") == 5
+    rounds.give_back("g", "c")
+    assert rounds.take("g", "c") == 5
+    assert [rounds.take("g", "%LMQ%x") for _ in range(2)] == [0, 0]
 
 
 def test_what_is_acknowledged_is_not_delivered_again(store: MessageStore, clock: FakeClock) -> None:
@@ -294,6 +317,36 @@ def test_limits_of_bytes_hold_but_for_one_message(store: MessageStore) -> None:
     put(store, "x" * 500, "y" * 500, "z" * 500)
     assert [len(text) for text in texts(receive(store, max_bytes=1300))] == [500, 500]
     assert [len(text) for text in texts(receive(store, max_bytes=1))] == [500]
+
+
+def test_what_is_too_long_for_a_response_comes_with_the_next_one(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    store.groups.create("g")
+    put(store, "a" * 2000, "b" * 2000)
+    for _ in range(2):
+        receive(store, max_messages=1, invisible_ms=1000)
+    clock.advance(1)
+    received = store.groups.receive("g", "T", max_bytes=3000)
+    assert len(received.deliveries) == 1
+    assert received.next_look_ms == store.lease_time_ms()
+
+
+def test_what_is_too_long_for_a_response_becomes_a_dead_letter_with_the_next_one(
+    store: MessageStore, clock: FakeClock
+) -> None:
+    store.create_topics([("T", 2)])
+    store.groups.create("g", SharedGroup(max_deliveries=1))
+    put(store, "a" * 2000, queue_id=1)
+    for _ in range(2):
+        receive(store, max_messages=1, invisible_ms=1000)
+    clock.advance(1)
+    put(store, "b" * 2000, queue_id=0)
+    received = store.groups.receive("g", "T", max_bytes=3000)
+    assert texts(received.deliveries) == ["b" * 2000]
+    assert received.next_look_ms == store.lease_time_ms()
+    assert receive(store) == []
+    assert store.groups.dead_letters("g") == 1
 
 
 def test_a_jump_of_the_clock_frees_nothing_at_once(store: MessageStore, clock: FakeClock) -> None:
