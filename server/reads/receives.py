@@ -318,6 +318,8 @@ class Receives:
         whose clients share one."""
         if not wanted.client_id:
             return wanted.topic
+        # Behind others it may never look, while there is nothing to receive.
+        self._lite.subscriptions.waits(wanted.group, wanted.client_id, self._time_ms())
         is_wildcard = self._lite.subscriptions.is_wildcard(wanted.group)
         if is_wildcard is None:  # this is its first client
             is_wildcard = await self._threads.run(self._lite.is_wildcard, wanted.group)

@@ -5,7 +5,7 @@ change is a record of the log; this room decides its content. See store/docs/gro
 """
 
 from store.groups.damage import DAMAGE
-from store.groups.dead_letters import LETTER_OFFSET, DeadLetter
+from store.groups.dead_letters import CARRIER, LETTER_OFFSET, DeadLetter
 from store.groups.deliveries import Delivery, Outcome, Received
 from store.groups.handles import is_handle
 from store.groups.leases import Answered
@@ -36,6 +36,7 @@ from store.groups.shared import SharedGroups
 from store.groups.turn import Turn
 
 __all__ = [
+    "CARRIER",
     "DAMAGE",
     "LETTER_OFFSET",
     "MOST_ATTEMPT_ID",

@@ -1,8 +1,9 @@
 """Deletes idle lite topics. Scans all of them, a bounded number of rows at a time.
 
 A lite topic is deleted when its last message is older than its parent's expiry, or has left the
-log, and no client is subscribed to it. If its parent was deleted, it is deleted as well: nobody can
-subscribe to it any more. Like every deletion it is a record of the log.
+log, and no client is subscribed to it. After a start clients have as long to subscribe again as
+they may be silent. If its parent was deleted, it is deleted as well: nobody can subscribe to it any
+more. Like every deletion it is a record of the log.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from store.errors import CorruptRecordError, MessageNotFoundError
 from store.format import unpack_record
+from store.groups import CARRIER
 from store.lite.listing import last_stored_ms
 from store.lite.names import LITE_PREFIX, parts_of, prefix_of
 
@@ -73,11 +75,12 @@ class LiteExpiry:
         """A topic was deleted. Any thread."""
         self._parents_ended = True
 
-    def look(self, most: int = SCANNED) -> int:
+    def look(self, most: int = SCANNED, *, ends_idle: bool = True) -> int:
         """Check the next `most` lite topics. Returns how many were deleted. After the last parent
-        the scan starts again. Raises what an append raises."""
+        the scan starts again. `ends_idle`: otherwise only those of deleted parents end. Raises what
+        an append raises."""
         ended = self._end_without_parents(most)
-        while most > 0:
+        while most > 0 and ends_idle:
             if self._after is None:
                 parents = self._tables.list_lite_parents(self._parent, 1)
                 if not parents:
@@ -105,30 +108,46 @@ class LiteExpiry:
         while self._without_after is not None and most > 0:
             count = min(most, _TOGETHER)
             queues = self._queues.list_names(LITE_PREFIX, self._without_after or None, count)
-            is_parent: dict[str, bool] = {}
-            others: dict[str, str] = {}  # by light queue, the name of what is no parent
-            for queue in queues:
-                parts = parts_of(queue)
-                if parts is None:
-                    continue
-                parent = parts[0]
-                if parent not in is_parent:
-                    is_parent[parent] = self._tables.lite_expiry_ms(parent) is not None
-                if not is_parent[parent]:
-                    others[queue] = parent
-            ends = self._queues.next_offsets([(queue, 0) for queue in others]) if others else ()
-            idle = {
-                queue: end
-                for (queue, parent), end in zip(others.items(), ends, strict=True)
-                if end and self._was_of(parent, queue, end)
-            }
-            ended += self._store.delete_idle(idle) if idle else 0
+            ended += self._end_former(queues)
             self._without_after = queues[-1] if len(queues) == count else None
             most -= count
         return ended
 
+    def end_former(self, parent: str) -> None:
+        """Delete all lite topics of deleted parents of this name. Any thread. Raises what an append
+        raises."""
+        after: str | None = None
+        while queues := self._queues.list_names(prefix_of(parent), after, _TOGETHER):
+            self._end_former(queues)
+            after = queues[-1]
+
+    def _end_former(self, queues: Sequence[str]) -> int:
+        """Delete those of these light queues whose parent was deleted. Returns how many."""
+        begins: dict[str, int | None] = {}  # of a parent: physical offset; None: it is no parent
+        others: dict[str, str] = {}  # light queue to parent
+        lasts = self._queues.last_of([(queue, 0) for queue in queues])
+        for queue, last in zip(queues, lasts, strict=True):
+            parts = parts_of(queue)
+            if parts is None:
+                continue
+            parent = parts[0]
+            if parent not in begins:
+                topic = self._tables.topic(parent)
+                is_parent = self._tables.lite_expiry_ms(parent) is not None
+                begins[parent] = topic.created_offset if topic and is_parent else None
+            begin = begins[parent]
+            if begin is None or (last is not None and last[0] < begin):
+                others[queue] = parent
+        ends = self._queues.next_offsets([(queue, 0) for queue in others]) if others else ()
+        former = {
+            queue: end
+            for (queue, parent), end in zip(others.items(), ends, strict=True)
+            if end and self._was_of(parent, queue, end)
+        }
+        return self._store.delete_idle(former) if former else 0
+
     def _was_of(self, parent: str, queue: str, end: int) -> bool:
-        """Whether its last message was one of a parent that was deleted since."""
+        """Whether its last message was one of a parent that was deleted since, or was redriven."""
         topic = self._tables.topic(parent)
         units = self._queues.read_units(queue, 0, end - 1, 1)
         if not units or units[0][1].physical_offset < self._log.start_offset:
@@ -138,7 +157,7 @@ class LiteExpiry:
             return False
         with suppress(CorruptRecordError, MessageNotFoundError):
             record = self._log.read(place.physical_offset, place.record_size)
-            return unpack_record(record, verify=False).topic == parent
+            return unpack_record(record, verify=False).topic in (parent, CARRIER)
         return False
 
     def _end(self, queues: Sequence[str], before_ms: int) -> int:

@@ -26,7 +26,7 @@ from store.lite.expiry import Deletes, LiteExpiry
 from store.lite.listing import LiteListing
 from store.lite.names import check_lite_topics, no_parent, parts_of, prefix_of, queue_of
 from store.lite.receiving import LiteReceiving, LiteWish
-from store.lite.subscriptions import Subscriptions
+from store.lite.subscriptions import CLIENT_TIMEOUT_MS, Subscriptions
 from store.state import FRESH, LiteTopicsOf, Reset, group_made_at
 
 if TYPE_CHECKING:
@@ -90,6 +90,7 @@ class LiteTopics:
         self._queues = queues
         self._tables = tables
         self._now_ms = times.steady_ms
+        self._opened_ms = self._now_ms()
         self._store = store
         self._groups = groups
         self.subscriptions = Subscriptions()
@@ -109,6 +110,9 @@ class LiteTopics:
         check_topic(topic)
         if expiry_ms:
             check_time_within("expiry_ms", expiry_ms, LEAST_EXPIRY_MS, MOST_EXPIRY_MS)
+
+        if self._tables.lite_expiry_ms(topic) is None:
+            self.expiry.end_former(topic)
 
         def decide() -> list[Entry]:
             tables = self._topics.view.tables
@@ -207,6 +211,7 @@ class LiteTopics:
             return
 
         def move(some: Sequence[str], turn: Turn) -> None:
+            turn.shared(group)  # it may have been deleted meanwhile
             for name in some:
                 queue = queue_of(lite.parent, name)
                 with suppress(UnknownTopicError):
@@ -291,7 +296,7 @@ class LiteTopics:
             receiving.put_back()
         if receiving.damage is not None and not deliveries:
             raise receiving.damage
-        if settings.is_paused:
+        if settings.is_paused and not deliveries:  # otherwise it was resumed meanwhile
             return Received([], None, lost)
         look_ms = self.subscriptions.next_look_ms(group, client_id, self._now_ms())
         return Received(deliveries, look_ms, lost, receiving.nonces)
@@ -358,8 +363,10 @@ class LiteTopics:
 
     def look(self) -> None:
         """The job: remove clients that no longer call, and delete idle lite topics."""
-        self.subscriptions.expire(self._now_ms())
-        self.expiry.look()
+        now_ms = self._now_ms()
+        self.subscriptions.expire(now_ms)
+        # Earlier, clients may not have subscribed again since the start.
+        self.expiry.look(ends_idle=now_ms - self._opened_ms >= CLIENT_TIMEOUT_MS)
 
     def statistics(self) -> dict[str, float]:
         """Metrics for operators, by name."""

@@ -82,10 +82,12 @@ class LiteReceiving:
         settings = turn.shared(self._wish.group)
         if settings.lite is None:
             raise LiteGroupError(self._wish.group, None)
-        if settings.is_paused:
-            return []  # all names stay ready
-        if settings.from_latest and settings.lite.is_wildcard:
+        is_wildcard = settings.lite.is_wildcard
+        if settings.from_latest and is_wildcard:
             turn.begun(self._wish.group, settings.lite.parent)
+        # Otherwise a look begins, as a receive of other groups does while they are paused.
+        if settings.is_paused and (is_wildcard or not settings.from_latest):
+            return []  # all names stay ready
         if self._wish.attempt and self._redeliver(turn):
             return self._deliveries
         looked = 0
@@ -206,7 +208,6 @@ class LiteReceiving:
             makes_group=False,
             skip_damaged=wish.skip_damaged,
             attempt=wish.attempt,
-            first_queue=0,
             of_lite=True,
         )
 

@@ -202,8 +202,8 @@ class Subscriptions:
             group is not None
             and settings._replace(client_quota=group.settings.client_quota) != group.settings
         ):  # the group was deleted and created again
-            for client_id in list(group.clients):
-                self._leave(name, client_id)
+            for former in list(group.clients):
+                self._leave(name, former)
             group = None
         if group is None:
             group = Group(name, settings)
@@ -332,6 +332,13 @@ class Subscriptions:
             client.seen_ms = now_ms
             untold, client.untold = client.untold, []
             return untold
+
+    def waits(self, group_name: str, client_id: str, now_ms: int) -> None:
+        """Note that the client waits to receive: it must be one of a wildcard group, or known."""
+        with self._lock:
+            group = self._groups.get(group_name)
+            if group is not None and (group.settings.is_wildcard or client_id in group.clients):
+                self._enter(group_name, group.settings, client_id, now_ms)
 
     def take(
         self, group_name: str, client_id: str, count: int, now_ms: int, into: list[str]

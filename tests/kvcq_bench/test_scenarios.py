@@ -52,6 +52,7 @@ SMALL: dict[str, dict[str, Any]] = {
         "first_messages": 20,
         "ended": 100,
         "expiry_s": 0.2,
+        "patience_s": 0.2,
     },
     "kill": {"seconds": 0.3, "kills": 1, "queues": 4, "producers": 2, "batch": 16},
 }

@@ -16,6 +16,9 @@ from kvcq_client.pb.v1 import shared_groups_pb2 as pb
 from server.edge.call_gate import CallKind
 from store.errors import AppendWouldWaitError
 from store.groups import SharedGroups
+from store.lite import queue_of
+from store.lite.subscriptions import CLIENT_TIMEOUT_MS
+from store.metadata import LiteGroup, SharedGroup
 from tests.server.services.test_shared_group import acknowledge, receive, refusal
 from tests.support.until import LIMIT_S, until
 
@@ -423,3 +426,41 @@ async def test_a_damaged_message_is_told_and_skipped_by_who_asks_for_it(served: 
     assert bodies(found) == [b"good"]
     await acknowledge(served, [*found.handles])
     assert not (await receive(served)).messages
+
+
+async def test_no_queue_of_a_group_in_order_waits_for_all_others(served: Served) -> None:
+    """Each receive is made twice: the loop leaves it to a thread."""
+    served.store.create_topics([("orders", 2)])
+    served.store.groups.create("g", SharedGroup(in_order=True))
+    for queue_id in (0, 1):
+        await put(served, *(b"%d" % queue_id for _ in range(4)), queue_id=queue_id)
+    seen: list[bytes] = []
+    for _ in range(4):
+        found = await receive(served, max_messages=1)
+        await acknowledge(served, [*found.handles])
+        seen += bodies(found)
+    assert sorted(seen) == [b"0", b"0", b"1", b"1"]
+
+
+async def test_clients_that_wait_behind_others_for_lite_topics_are_there(served: Served) -> None:
+    """None of them looks while there is nothing to receive, for minutes."""
+    store, lines = served.store, served.serving.reads._receives.lines
+    store.lite.make("p")
+    store.groups.create("g", SharedGroup(lite=LiteGroup("p", is_wildcard=True)))
+    first = parked(served, topic="p", client_id="a")
+    await until(lambda: lines.waiting == 1)
+    second = parked(served, topic="p", client_id="b")
+    await until(lambda: lines.waiting == 2)
+    subscriptions = store.lite.subscriptions
+    for client in subscriptions._groups["g"].clients.values():
+        client.seen_ms -= CLIENT_TIMEOUT_MS
+    third = parked(served, topic="p", client_id="c")
+    await until(lambda: lines.waiting == 3)
+    subscriptions.expire(store.lease_time_ms())
+    first.cancel()
+    message = kvcq_pb2.Message(topic="p", body=b"x", light_queues=[queue_of("p", "s")])
+    await served.messages.Put(kvcq_pb2.PutRequest(message=message))
+    done, left = await asyncio.wait({second, third}, return_when=asyncio.FIRST_COMPLETED)
+    assert [bodies(one.result()) for one in done] == [[b"x"]]
+    for one in left:
+        one.cancel()

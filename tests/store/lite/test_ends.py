@@ -12,7 +12,9 @@ from store.errors import (
 )
 from store.groups import Outcome
 from store.lite import queue_of
+from store.lite.subscriptions import CLIENT_TIMEOUT_MS
 from store.message import Message
+from store.metadata import MessageType
 from tests.store.lite.test_lite_topics import (
     ADD,
     REMOVE,
@@ -153,6 +155,57 @@ def test_lite_topics_of_a_parent_that_an_earlier_process_deleted_end(tmp_path: P
     with open_small(tmp_path / "s", clock) as store:
         assert looked(store) == []
         assert differences(store) == []
+
+
+def test_a_parent_that_is_made_anew_has_no_lite_topics_of_the_one_before(
+    store: MessageStore,
+) -> None:
+    """Nor their messages in those that go on; also if it was made without `make`."""
+    ready(store)
+    for name in ("a", "b"):
+        put(store, name, "before")
+    store.delete_topic(P)
+    store.lite.make(P)
+    put(store, "a", "after")
+    assert store.lite.listing.names(P, "", "", 10) == ["a"]
+    store.lite.sync("g", "c", ADD, ["a"])
+    assert texts(received(store)) == ["after"]
+    store.delete_topic(P)
+    store.create_topics([(P, 1)], types={P: MessageType.LITE})
+    assert looked(store) == []
+
+
+def test_a_lite_topic_with_a_redriven_message_ends_with_its_parent(store: MessageStore) -> None:
+    ready(store)
+    put(store, "a", "x")
+    store.lite.sync("g", "c", ADD, ["a"])
+    (one,) = received(store)
+    store.groups.bury("g", one.handle)
+    assert store.groups.redrive("g").redriven == 1
+    store.delete_topic(P)
+    assert looked(store) == []
+
+
+def test_after_a_start_a_lite_topic_waits_for_its_clients(tmp_path: Path, clock: FakeClock) -> None:
+    """What it holds for later would be lost with it."""
+    with open_small(tmp_path / "s", clock) as store:
+        ready(store)
+        store.lite.make(P, expiry_ms=60_000)
+        for name in ("a", "left"):
+            put(store, name, "x")
+        store.lite.sync("g", "c", ADD, ["a"])
+        (one,) = received(store)
+        store.groups.give_back("g", [one.handle], 3_600_000)
+        clock.advance(61)
+    with open_small(tmp_path / "s", clock) as store:
+        store.lite.look()
+        assert store.lite.listing.names(P, "", "", 10) == ["a", "left"]
+        clock.advance(CLIENT_TIMEOUT_MS / 1000)
+        store.lite.sync("g", "c", ADD, ["a"])
+        store.lite.look()
+        assert store.lite.listing.names(P, "", "", 10) == ["a"]
+        clock.advance(3600)
+        assert texts(received(store)) == ["x"]
 
 
 def test_a_lite_topic_that_grows_meanwhile_does_not_end(

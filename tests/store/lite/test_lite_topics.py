@@ -10,6 +10,7 @@ from store.errors import (
     InvalidArgumentError,
     LiteGroupError,
     LiteQuotaError,
+    UnknownGroupError,
     UnknownLiteClientError,
 )
 from store.format.record import unpack_record
@@ -17,7 +18,7 @@ from store.groups import AtOffset, AtTime, Edge, Outcome
 from store.lite import Action, FromEnd, queue_of
 from store.lite.clients import LOST_MS
 from store.lite.receiving import MOST_OF_ONE
-from store.lite.subscriptions import CLIENT_TIMEOUT_MS
+from store.lite.subscriptions import CLIENT_TIMEOUT_MS, Subscriptions
 from store.message import Message
 from store.metadata import LiteGroup, SharedGroup
 from tests.support.rebuild import differences
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store.groups import Delivery, Where
+    from store.lite import Synced
     from store.message_store import MessageStore
     from tests.support.fake_clock import FakeClock
 
@@ -312,6 +314,42 @@ def test_a_group_that_is_paused_keeps_its_names_ready(store: MessageStore) -> No
     assert texts(received(store)) == ["a0"]
 
 
+@pytest.mark.parametrize("wildcard", [False, True])
+def test_a_group_of_the_latest_begins_while_it_is_paused(
+    store: MessageStore, wildcard: bool
+) -> None:
+    store.lite.make(P)
+    put(store, "a", "before")
+    settings = SharedGroup(lite=LiteGroup(P, is_wildcard=wildcard), from_latest=True)
+    store.groups.create("g", settings._replace(is_paused=True))
+    if not wildcard:
+        store.lite.sync("g", "c", ADD, ["a"])
+    assert received(store) == []
+    put(store, "a", "paused")
+    assert received(store) == []
+    store.groups.update("g", settings)
+    assert texts(received(store)) == ["paused"]
+
+
+def test_what_is_delivered_as_a_group_is_resumed_reaches_its_receiver(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready(store)
+    settings = store.groups.describe("g")
+    assert settings is not None
+    store.groups.update("g", settings._replace(is_paused=True))
+    store.lite.sync("g", "c", ADD, ["a"])
+    put(store, "a", "x")
+    receives = store.lite.subscriptions.receives
+
+    def resumed(*args: object) -> list[str]:
+        store.groups.update("g", settings)
+        return receives(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store.lite.subscriptions, "receives", resumed)
+    assert texts(received(store)) == ["x"]
+
+
 def test_a_group_that_was_deleted_has_no_subscriptions(store: MessageStore) -> None:
     ready(store)
     store.lite.sync("g", "c", ADD, ["a"])
@@ -320,6 +358,33 @@ def test_a_group_that_was_deleted_has_no_subscriptions(store: MessageStore) -> N
     ready(store)
     with pytest.raises(UnknownLiteClientError):
         received(store)
+
+
+def test_a_client_of_a_group_that_was_made_anew_is_the_one_that_calls() -> None:
+    subscriptions = Subscriptions()
+    for client in ("c", "d"):
+        subscriptions.sync("g", LiteGroup("p"), client, ADD, ["a"], 0, 0)
+    subscriptions.sync("g", LiteGroup("q"), "c", ADD, ["a"], 0, 0)
+    assert subscriptions.receives("g", LiteGroup("q"), "c", 0) == []
+    with pytest.raises(UnknownLiteClientError):
+        subscriptions.receives("g", LiteGroup("q"), "d", 0)
+
+
+def test_a_start_in_a_group_that_is_deleted_meanwhile_leaves_nothing(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready(store)
+    put(store, "a", "x")
+    sync = store.lite.subscriptions.sync
+
+    def deleted(*args: object) -> Synced:
+        store.delete_group("g")
+        return sync(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store.lite.subscriptions, "sync", deleted)
+    with pytest.raises(UnknownGroupError):
+        store.lite.sync("g", "c", ADD, ["a"], start=Edge.LATEST)
+    assert store.tables.windows("g", queue_of(P, "a"), [0])[0].next_offset == 0
 
 
 def test_an_attempt_made_again_gets_the_same(store: MessageStore) -> None:
