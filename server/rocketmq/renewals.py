@@ -100,8 +100,10 @@ class Renewals:
             self._in_background(self._give_back(list(self._of_client[client])))
 
     def give_back_undelivered(self, group: str, handles: Iterable[str]) -> None:
-        """Give back messages that the client did not receive, because it had disconnected."""
-        self._in_background(self._give_back([(group, each) for each in handles]))
+        """Give back messages that the client did not receive, because it had disconnected. This
+        delivery does not count."""
+        keys = [(group, each) for each in handles]
+        self._in_background(self._give_back(keys, not_begun=True))
 
     def _stage_changed(self) -> None:
         if self._stage.is_draining and self._looking is not None:
@@ -151,11 +153,11 @@ class Renewals:
                 elif one := self._held.pop((group, handle), None):
                     self._held[group, handle] = one._replace(due_s=now_s + _AGAIN_AFTER_S)
 
-    async def _give_back(self, keys: list[_Key]) -> None:
+    async def _give_back(self, keys: list[_Key], *, not_begun: bool = False) -> None:
         for group, handles in _by_group(keys):
             self.end(group, handles)
             try:
-                await self._settling.give_back(group, handles, _BACK_AFTER_MS)
+                await self._settling.give_back(group, handles, _BACK_AFTER_MS, not_begun=not_begun)
             except StoreError as error:  # redelivered when the lease ends
                 logger.warning("group %r: cannot give messages back: %s", group, error)
 

@@ -85,6 +85,8 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         self._lite = LiteConsumers(store, reads, pools, self._clients, self._streams)
         self._settling = Settling(settlements)
         self._renewals = Renewals(self._settling, self._clients, stage)
+        # The handles of responses that are being sent, by group and attempt id.
+        self._sending: dict[tuple[str, str], list[str]] = {}
 
     # --- clients and routes ----------------------------------------------------------------
 
@@ -276,6 +278,7 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
         self._clients.note_active(client)
         topic = request.message_queue.topic
         group = request.group.name
+        attempt_id = request.attempt_id if len(request.attempt_id) <= MOST_ATTEMPT_ID else ""
         handles: list[str] = []
 
         def encode(received: Received) -> EncodedAnswer:
@@ -292,19 +295,26 @@ class RocketmqService(messaging_pb2_grpc.MessagingServiceServicer):
                 _hold_ms(request),
                 _filter_of(request.filter_expression),
                 encode,
-                request.attempt_id if len(request.attempt_id) <= MOST_ATTEMPT_ID else "",
+                attempt_id,
             ),
             _wait_s(request, context.time_remaining()),
         )
         if request.auto_renew:
             self._renewals.begin(client, group, handles)
+        attempt = group, attempt_id
+        if attempt_id and handles:
+            self._sending[attempt] = handles
         is_told = False
         try:
             for part in answer.parts:
                 yield part
             is_told = True
         finally:
-            if not is_told and handles:
+            # Otherwise the attempt was repeated, and that response has the same handles.
+            is_last = not attempt_id or self._sending.get(attempt) is handles
+            if attempt_id and is_last:
+                del self._sending[attempt]
+            if is_last and not is_told and handles:
                 self._renewals.give_back_undelivered(group, handles)
 
     async def AckMessage(

@@ -31,7 +31,10 @@ class Settled:
         await asyncio.sleep(0)  # as the store, which is never done at once
         return [OK] * len(handles)
 
-    async def give_back(self, group: str, handles: Sequence[str], delay_ms: int) -> list[v2.Status]:
+    async def give_back(
+        self, group: str, handles: Sequence[str], delay_ms: int, *, not_begun: bool
+    ) -> list[v2.Status]:
+        assert not not_begun, "the client received them"
         self.back += handles
         return [OK] * len(handles)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from kvcq_client import AsyncClient, Message
@@ -17,6 +18,7 @@ from kvcq_client.pb.v1 import kvcq_pb2
 from server.config import ServerConfig
 from server.edge import request_limit
 from server.rocketmq import SERVICE as ROCKETMQ
+from server.rocketmq import RocketmqService
 from server.rocketmq.pb import messaging_pb2 as pb
 from server.rocketmq.pb import values_pb2 as v2
 from store.metadata import MessageType
@@ -423,3 +425,48 @@ async def test_their_calls_are_counted_apart_from_ours(served: Served, client: C
     numbers = (await served.admin.GetStatistics(kvcq_pb2.GetStatisticsRequest())).values
     assert numbers["server.calls.apache.rocketmq.v2.MessagingService/SendMessage"] == 1
     assert numbers["server.messages_put"] == 1
+
+
+class _Context:
+    """Of a call that a test makes itself, part by part."""
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return (("x-mq-client-id", "c"),)
+
+    def time_remaining(self) -> None:
+        return None
+
+
+async def test_an_attempt_made_again_keeps_what_the_broken_call_was_given(
+    served: Served, client: Client
+) -> None:
+    """Its connection breaks off unnoticed; the client asks again on another one."""
+    await client.send(client.message("orders", b"x"))
+    service = served.serving.services[RocketmqService]
+    assert isinstance(service, RocketmqService)
+    request = pb.ReceiveMessageRequest(
+        group=v2.Resource(name="g"),
+        message_queue=v2.MessageQueue(topic=v2.Resource(name="orders"), id=-1),
+        filter_expression=v2.FilterExpression(type=v2.TAG, expression="*"),
+        long_polling_timeout=Duration(),
+        attempt_id="attempt",
+        auto_renew=True,
+    )
+    broken = service.ReceiveMessage(request, _Context())  # type: ignore[arg-type]
+    await anext(broken)
+    again = service.ReceiveMessage(request, _Context())  # type: ignore[arg-type]
+    parts = [pb.ReceiveMessageResponse.FromString(part) async for part in again]
+    (got,) = [part.message for part in parts if part.HasField("message")]
+    await broken.aclose()
+    await asyncio.gather(*service._renewals._giving_back)
+    acknowledged = await client.acknowledge("g", "orders", [handle_of(got)])
+    assert acknowledged.status.code == v2.OK
+    # Without a second call it comes to another client soon.
+    await client.send(client.message("orders", b"y"))
+    broken = service.ReceiveMessage(request, _Context())  # type: ignore[arg-type]
+    await anext(broken)
+    await broken.aclose()
+    async with asyncio.timeout(10):
+        _, (other,) = await client.receive("g", "orders", poll_s=10)
+    assert (other.body, other.system_properties.delivery_attempt) == (b"y", 1)
+    assert not service._sending
