@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from server.access.rights import ResourceKind, Role
 from store.held import unpack_transaction_id
+from store.light_queue import LMQ_PREFIX, is_light
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -222,9 +223,14 @@ def _no_target(request: object) -> Sequence[str]:
     return ()
 
 
-def _all_topics(
-    caller: Caller, request: pb.ListTopicsRequest | lite_topics_pb2.ListLiteParentsRequest
-) -> None:
+def _list_topics(caller: Caller, request: pb.ListTopicsRequest) -> None:
+    prefix = request.prefix
+    if request.light_queues and not is_light(prefix):
+        prefix = LMQ_PREFIX + prefix  # as the service does
+    caller.check_all(None, _TOPIC, prefix)
+
+
+def _list_parents(caller: Caller, request: lite_topics_pb2.ListLiteParentsRequest) -> None:
     caller.check_all(None, _TOPIC, request.prefix)
 
 
@@ -261,7 +267,7 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "UpdateTopic": Need(_topic(_ADMIN, "name"), target=_fields("name")),
         "DeleteTopic": Need(_topic(_ADMIN, "name"), target=_fields("name")),
         "DescribeTopic": Need(_topic(None, "name")),
-        "ListTopics": Need(_all_topics),
+        "ListTopics": Need(_list_topics),
     },
     "GroupService": {
         "CommitOffsets": Need(_commit),
@@ -300,7 +306,7 @@ _OURS: Mapping[str, Mapping[str, Need]] = {
         "CreateLiteParent": Need(_topic(_ADMIN, "topic"), target=_fields("topic")),
         "DescribeLiteParent": Need(_topic(None, "topic")),
         "SyncLiteSubscriptions": Need(_group(_SUBSCRIBE)),
-        "ListLiteParents": Need(_all_topics),
+        "ListLiteParents": Need(_list_parents),
         "ListLiteTopics": Need(_topic(None, "topic")),
         "DeleteLiteTopics": Need(_topic(_ADMIN, "topic"), target=_fields("topic")),
     },

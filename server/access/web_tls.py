@@ -22,18 +22,25 @@ def http_tls(files: TlsFiles) -> ssl.SSLContext:
     With a CA, browsers must present a certificate that it signed. Raises InvalidArgumentError,
     naming the setting.
     """
-    context = _context_of(files)
-    stamps, current = stamps_of(files.present), context
+    stamps = stamps_of(files.present)
+    current = context = _context_of(files)
+    told: object = None
 
     def look(connection: ssl.SSLObject, _: str | None, __: ssl.SSLContext) -> None:
-        nonlocal stamps, current
+        nonlocal stamps, current, told
         now = stamps_of(files.present)
         if now != stamps:
-            stamps = now
             try:
                 current = _context_of(files)
             except (InvalidArgumentError, ssl.SSLError, OSError) as error:
-                logger.error("cannot load the new certificate, the old one stays in use: %s", error)
+                # Tried again at the next handshake: a file that could not be read may be readable
+                # then, with the same stamp.
+                if told != (told := (now, str(error))):
+                    logger.error(
+                        "cannot load the new certificate, the old one stays in use: %s", error
+                    )
+            else:
+                stamps = now
         connection.context = current
 
     context.sni_callback = look

@@ -352,6 +352,19 @@ async def test_topics_are_listed_as_far_as_rights_go(served: Served) -> None:
     assert [topic.name for topic in found.topics] == ["X1", "X2"]
 
 
+async def test_light_queues_are_listed_by_the_rights_on_their_whole_names(served: Served) -> None:
+    users_of(served).grant("writer", [right("subscribe topic %LMQ%X*")])
+    put = pb.Message(topic="T", queue_id=0, body=b"x", light_queues=["%LMQ%X1"])
+    await served.messages.Put(pb.PutRequest(message=put), metadata=headers("ops"))
+    for prefix in ("X", "%LMQ%X"):
+        listing = pb.ListTopicsRequest(prefix=prefix, light_queues=True)
+        found = await served.topics.ListTopics(listing, metadata=headers("writer"))
+        assert [topic.name for topic in found.topics] == ["%LMQ%X1"]
+        with pytest.raises(grpc.aio.AioRpcError) as refused:  # it may see the topics X*
+            await served.topics.ListTopics(listing, metadata=headers("other"))
+        assert error_info(refused.value).reason == "PERMISSION_DENIED"
+
+
 async def test_a_groups_offsets_are_shown_for_topics_that_the_caller_may_look_at(
     served: Served,
 ) -> None:

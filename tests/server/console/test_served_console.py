@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,13 +24,15 @@ from tests.support.certificates import Authority
 from tests.support.serving import serving
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.support.serving import Served
 
 
 def _address(served: Served, path: str = "/", scheme: str = "http") -> str:
     return f"{scheme}://127.0.0.1:{served.server.sites.ports['console']}{path}"
+
+
+def _refuse(_: Path) -> bytes:
+    raise PermissionError
 
 
 async def test_pages_are_served_and_end_with_the_server(tmp_path: Path) -> None:
@@ -90,7 +93,9 @@ async def test_whoever_reaches_it_may_administer_if_the_settings_say_so(tmp_path
             assert "The topic was created." in await answer.text()
 
 
-async def test_with_a_certificate_it_speaks_tls_and_reads_it_again(tmp_path: Path) -> None:
+async def test_with_a_certificate_it_speaks_tls_and_reads_it_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     authority = Authority(tmp_path / "tls")
     cert, key = authority.issue()
     trusting = ssl.create_default_context(cafile=str(authority.ca))
@@ -116,6 +121,11 @@ async def test_with_a_certificate_it_speaks_tls_and_reads_it_again(tmp_path: Pat
         assert second != first
         key.write_text("no key")  # half done: the former one stays in use
         assert await serial() == second
+        authority.issue()
+        with monkeypatch.context() as patch:  # its owner is changed after it was written
+            patch.setattr(Path, "read_bytes", _refuse)
+            assert await serial() == second
+        assert await serial() not in (first, second)
         stranger = ssl.create_default_context(cafile=str(Authority(tmp_path / "other").ca))
         async with ClientSession() as browser:
             with pytest.raises(ClientConnectorCertificateError):
