@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from store.base import Lock
 from store.config import StoreConfig
 from store.errors import StoreBusyError
-from store.format import check_group
+from store.format import check_group, is_system_group
 from store.groups import SharedGroups
 from store.held import Halves, HandBack, Inherited, RolledHalves, Rolling, Timers
 from store.light_queue import LMQ_PREFIX, is_light
@@ -438,8 +438,16 @@ class MessageStore:
         return self.tables.group(group) is not None
 
     def list_groups(self, after: str | None, limit: int) -> list[str]:
+        """Groups of either kind, in name order, without system groups."""
         self._appends.check_open()
-        return self.tables.list_groups(after, limit)
+        found: list[str] = []
+        while len(found) < limit:
+            page = self.tables.list_groups(after, limit)
+            found += [group for group in page if not is_system_group(group)]
+            if len(page) < limit:
+                break
+            after = page[-1]
+        return found[:limit]
 
     # --- durability and end of life --------------------------------------------------------
 

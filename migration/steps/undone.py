@@ -20,7 +20,7 @@ from migration.waiting import (
     retry_topics_of,
 )
 from store.errors import CorruptHitError, UnknownTopicError
-from store.format import UNIQ_KEY, unpack_record
+from store.format import UNIQ_KEY, is_system_group, unpack_record
 from store.held import acceptable, again
 from store.state import (
     DEAD_LETTERS,
@@ -98,7 +98,7 @@ def _in_flight(
     marks = [
         GroupOffset(group, *row)
         for group in store.tables.every_group()
-        if group.startswith("CID_RMQ_SYS_")
+        if is_system_group(group)
         for row in store.tables.every_committed(group)
     ]
     for group, topic, queue_id, offset in find_in_flight(log, done_below(marks)):

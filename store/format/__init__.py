@@ -119,6 +119,7 @@ from store.format.system_topics import (
     check_may_put,
     check_may_write,
     check_no_group_topics,
+    is_system_group,
     is_system_topic,
 )
 
@@ -198,6 +199,7 @@ __all__ = [
     "dispatch_request",
     "hosts_bytes",
     "is_mark",
+    "is_system_group",
     "is_system_topic",
     "is_topic_name",
     "java_hash",

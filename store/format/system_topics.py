@@ -1,5 +1,5 @@
 """System topics: their records mean something to a broker or to this store, so callers may not
-change them.
+change them. System groups: their offsets are a broker's, or say what was taken over from it.
 
 Records that were written under such a name before stay readable. Retry topics (%RETRY%) and
 dead-letter topics (%DLQ%) belong to their groups and are not system topics: callers may create,
@@ -32,6 +32,8 @@ _NAMES = frozenset(
 )
 #: Among them rmq_sys_wheel_timer, and each topic that this store will have for itself.
 _PREFIX = "rmq_sys_"
+#: RocketMQ 5.5, MixAll.
+_GROUP_PREFIX = "CID_RMQ_SYS_"
 _DEAD_LETTERS, _RETRY = "%DLQ%", "%RETRY%"
 
 
@@ -39,6 +41,11 @@ def is_system_topic(name: str) -> bool:
     """Whether the topic is a system topic: callers may not create, limit or delete it, or put to
     it."""
     return name.startswith(_PREFIX) or name in _NAMES
+
+
+def is_system_group(name: str) -> bool:
+    """Whether the group is a system group: nobody waits for it to read what it has not read."""
+    return name.startswith(_GROUP_PREFIX)
 
 
 def check_all_may_write(topics: Sequence[str]) -> None:

@@ -102,6 +102,14 @@ def test_the_groups_that_are_farthest_behind_are_told(
     assert found.groups == 10
 
 
+def test_groups_of_a_broker_itself_are_not_behind(store: MessageStore, clock: FakeClock) -> None:
+    _put(store, clock, "a", 9)
+    for group in ("CID_RMQ_SYS_KVCQ_TAKEN", "CID_RMQ_SYS_TRANS", "g"):
+        store.commit_offsets(group, [("a", 0, 1)])
+    found = Survey(store, 10, clock.now_ms, page=1).go_on()
+    assert (found.groups, list(found.lags)) == (1, ["g"])
+
+
 def test_topics_beyond_the_most_are_one_row(store: MessageStore, clock: FakeClock) -> None:
     for topic in ("a", "b", "c", "d"):
         _put(store, clock, topic, 1)
