@@ -125,7 +125,7 @@ def plan_directory(root: Path, layout: FileLayout | None, progress: Progress) ->
         return _plan_legacy(root, layout, progress)
     if kind is not DirKind.OURS or identity is None:
         refuse_other_layouts(root)
-        raise StoreFormatError(root, f"is {kind.value}, not a store: there is nothing to plan")
+        raise StoreFormatError(root, "is not a store: there is nothing to plan")
     with closing(
         SegmentSet.load(root / "commitlog", identity.segment_bytes, read_only=True)
     ) as segments:

@@ -49,7 +49,10 @@ def show_status(
     print_table(
         "sides",
         ("side", "dispatched up to", "bytes behind", "live", "failure"),
-        [(s.name, s.dispatched_offset, s.behind_bytes, s.joined, s.failure) for s in status.sides],
+        [
+            (s.name, s.dispatched_offset, s.behind_bytes, s.joined, s.failure or "-")
+            for s in status.sides
+        ],
     )
     if status.running_job_id:
         _say(f"job {status.running_job_id} runs")

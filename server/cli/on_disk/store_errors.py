@@ -79,7 +79,10 @@ def _whose(directory: Path) -> tuple[str | None, str | None]:
         if kind is DirKind.ROCKETMQ:
             return "RocketMQ wrote this store", NextStep("plan").command(directory)
         if kind is not DirKind.OURS:
-            return "is this the directory that `kvcq serve --data` names?", None
+            return (
+                "is this the directory that `kvcq serve --data` names, or a broker's "
+                "storePathRootDir, with commitlog/ in it?"
+            ), None
     return None, None
 
 

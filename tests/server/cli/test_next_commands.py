@@ -204,6 +204,23 @@ def test_a_plan_of_three_messages_claims_no_rate(tmp_path: Path) -> None:
     assert (found["unitsPerS"], found["bytesPerUnit"], found["expectedS"]) == (None, None, None)
 
 
+@pytest.mark.parametrize("step", ["plan", "start"])
+@pytest.mark.parametrize("inside", ["", "commitlog"])
+def test_a_directory_that_is_no_store_is_told_which_one_a_broker_has(
+    tmp_path: Path, step: str, inside: str
+) -> None:
+    make_on_files(tmp_path / "store")
+    found = run("migrate", step, tmp_path / "store" / inside if inside else tmp_path)
+    assert found.exit_code == 1
+    assert "storePathRootDir, with commitlog/ in it" in found.stderr
+    assert "foreign" not in found.stderr
+
+
+def test_a_side_that_did_not_fail_has_no_failure(tmp_path: Path) -> None:
+    make_on_files(tmp_path)
+    assert "None" not in run("migrate", "status", tmp_path).stdout
+
+
 def test_each_step_on_a_stopped_store_names_a_command_that_is_taken(tmp_path: Path) -> None:
     root = tmp_path / "a store"
     make_on_files(root)
