@@ -430,7 +430,8 @@ class MessageStore:
         return self.tables.list_committed(group, after, limit)
 
     def delete_group(self, group: str) -> None:
-        """Delete the reader group with its committed offsets, durably. Repeatable."""
+        """Delete the group with its offsets, durably. Repeatable. Raises InvalidArgumentError, also
+        for a system group."""
         self._committed.delete_group(group)
 
     def has_group(self, group: str) -> bool:

@@ -116,6 +116,7 @@ from store.format.record import (
 from store.format.records import Records
 from store.format.system_topics import (
     check_all_may_write,
+    check_may_delete,
     check_may_put,
     check_may_write,
     check_no_group_topics,
@@ -185,6 +186,7 @@ __all__ = [
     "check_group",
     "check_length",
     "check_light_queue",
+    "check_may_delete",
     "check_may_put",
     "check_may_write",
     "check_no_group_topics",

@@ -48,6 +48,16 @@ def is_system_group(name: str) -> bool:
     return name.startswith(_GROUP_PREFIX)
 
 
+def check_may_delete(group: str) -> None:
+    """Raises InvalidArgumentError for a system group."""
+    if is_system_group(group):
+        raise InvalidArgumentError(
+            "group",
+            f"{group!r} is a system group and cannot be deleted: its offsets say which delayed "
+            "messages and transactions a RocketMQ broker has delivered",
+        )
+
+
 def check_all_may_write(topics: Sequence[str]) -> None:
     """Run `check_may_write` on each name. Lists without system topics are recognised in one
     pass."""

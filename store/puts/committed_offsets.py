@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from store.errors import GroupKindError, OffsetBehindError, OffsetOutOfRangeError
-from store.format import check_group
+from store.format import check_group, check_may_delete
 from store.state import Committed, GroupEnded, GroupMade, unpack_group
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ class CommittedOffsets:
 
     def delete_group(self, group: str) -> None:
         check_group(group)
+        check_may_delete(group)
         self._appends.check_open()
 
         def end() -> Sequence[Entry]:

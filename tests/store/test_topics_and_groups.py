@@ -193,6 +193,18 @@ def test_what_a_call_repeats_makes_no_record(store: MessageStore) -> None:
     assert store.log.appended_offset == end
 
 
+@pytest.mark.parametrize("group", ["CID_RMQ_SYS_TRANS", "CID_RMQ_SYS_KVCQ_TAKEN"])
+def test_a_group_that_says_what_a_broker_delivered_is_not_deleted(
+    store: MessageStore, group: str
+) -> None:
+    store.create_topics([("A", 1)])
+    store.commit_offsets(group, [("A", 0, 0)])
+    with pytest.raises(InvalidArgumentError, match="is a system group") as refused:
+        store.delete_group(group)
+    assert refused.value.field == "group"
+    assert store.committed_offsets(group, [("A", 0)]) == [0]
+
+
 def test_a_topic_is_made_before_its_first_message(store: MessageStore) -> None:
     done = store.put([Message("A", b"x"), Message("B", b"y"), Message("A", b"z", 1)])
     first = min(request.physical_offset for request in done.requests)
