@@ -1,4 +1,4 @@
-"""Writes topics and committed offsets back for a broker, in every form that it may read.
+"""Writes topics, groups and committed offsets back for a broker, in every form that it may read.
 
 A broker's settings decide which form it reads. They are not in the directory, and may have changed
 since the migration. So the JSON files are always written, and also the database that topics or
@@ -11,8 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from migration.broker_config.attributes import topic_attributes
 from migration.broker_config.choice import Choice, choose
 from migration.broker_config.databases import write_database_table
+from migration.broker_config.group_rows import row_of
 from migration.broker_config.json_files import (
     GROUPS_FILE,
     LIGHT_OFFSETS_FILE,
@@ -64,7 +66,7 @@ class WrittenBack(NamedTuple):
     topics_made: int
     topics_removed: int
     topics_paths: tuple[str, ...]
-    groups_unknown: int  # shared groups that the broker's tables do not have
+    groups_changed: int  # shared groups that were created or changed here
 
     def lines(self) -> list[str]:
         """The result as lines of text."""
@@ -77,11 +79,12 @@ class WrittenBack(NamedTuple):
                 f"topics written to {', '.join(self.topics_paths)}: {self.topics_made} added, "
                 f"{self.topics_removed} removed"
             )
-        if self.groups_unknown:
+        if self.groups_changed:
             lines.append(
-                f"{self.groups_unknown} shared groups are in no table of the broker's: it makes "
-                "them with its own settings, without order, when a member first receives. If the "
-                "store is taken over again before that, they are reader groups"
+                f"{self.groups_changed} shared groups written for the broker, with their order, "
+                "number of deliveries, backoff and lite topics. One that was created here, without "
+                "order or lite topics, is a reader group if the store is taken over again before "
+                "a member receives"
             )
         return lines
 
@@ -89,7 +92,8 @@ class WrittenBack(NamedTuple):
 def write_back(
     root: Path, state: Tables, sources: Sequence[str] | None, now_ms: int
 ) -> WrittenBack | None:
-    """Write the topics and committed offsets of `state` to the broker's tables, durably.
+    """Write the topics, shared groups and committed offsets of `state` to the broker's tables,
+    durably.
 
     `sources`: the tables that were taken over, None if that is unknown. Rows of deleted topics and
     groups are only removed from these. Rows that could not be taken over do not change. Returns
@@ -106,23 +110,27 @@ def write_back(
     before = _target(choices[Kind.OFFSETS], Kind.OFFSETS, sources)
     offsets = _offsets(state, before, taken_over)
     groups = choices[Kind.GROUPS]
+    known = merged_rows(groups)
+    shared = {
+        group: row_of(group, settings, known.get(group))
+        for group in state.every_group()
+        if (settings := state.shared_group(group)) is not None
+    }
+    changed = sum(known.get(group) != row for group, row in shared.items())
     topics_paths = _write(root, topics_before, topics, choices[Kind.TOPICS], now_ms)
     offsets_paths = _write(root, before, offsets, choices[Kind.OFFSETS], now_ms)
-    if groups.used and groups.used[0].form is not Form.JSON:
-        _write(root, groups.used[0], merged_rows(groups), groups, now_ms)
+    groups_before = _target(groups, Kind.GROUPS, None)
+    if changed or groups_before.form is not Form.JSON:
+        _write(root, groups_before, {**known, **shared}, groups, now_ms)
     if not topics_paths and not offsets_paths:
         return None
-    known = merged_rows(groups)
     return WrittenBack(
         sum(len(row) for name, row in offsets.items() if _is_ours(name)),
         offsets_paths,
         len(topics.keys() - topics_before.rows.keys()),
         len(topics_before.rows.keys() - topics.keys()),
         topics_paths,
-        sum(
-            group not in known and state.shared_group(group) is not None
-            for group in state.every_group()
-        ),
+        changed,
     )
 
 
@@ -162,13 +170,14 @@ def _topics(
     state: Tables, before: Table, known: dict[str, Any], taken_over: Sequence[str]
 ) -> dict[str, Any]:
     """Settings of the existing topics; topics that stay keep the broker's own settings."""
-    ours = {topic.name: topic.queue_count for topic in state.every_topic()}
+    ours = {topic.name: topic for topic in state.every_topic()}
     rows = {
         name: row
         for name, row in before.rows.items()
         if name in ours or before.path not in taken_over or not _can_be_ours(name)
     }
-    for name, count in ours.items():
+    for name, topic in ours.items():
+        count = topic.queue_count
         row = rows.get(name, known.get(name))
         if row is None:
             if is_own_topic(name):
@@ -176,6 +185,8 @@ def _topics(
             row = _new_topic(name, count)
         elif queue_count(row) < count:
             row = {**row, "readQueueNums": count, "writeQueueNums": count}
+        if told := topic_attributes(topic, state.lite_expiry_ms(name)):
+            row = {**row, "attributes": {**(row.get("attributes") or {}), **told}}
         rows[name] = row
     return rows
 

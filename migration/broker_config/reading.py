@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from migration.broker_config.attributes import lite_expiry_of
 from migration.broker_config.choice import choose
 from migration.broker_config.databases import read_database_tables
 from migration.broker_config.json_files import read_json_tables
@@ -54,6 +55,8 @@ class BrokerConfig:
     topics: dict[str, int] | None = None
     #: Topics that are read-only in the broker.
     read_only: tuple[str, ...] = ()
+    #: Topics that have lite topics, with the time in ms that one may be idle; 0: for ever.
+    lite_parents: Mapping[str, int] = field(default_factory=dict)
     #: Settings of groups, as RocketMQ writes them.
     groups: Mapping[str, Any] = field(default_factory=dict)
     offsets: list[GroupOffset] = field(default_factory=list)
@@ -90,11 +93,15 @@ def read_config(root: Path) -> BrokerConfig:
     topics = choices[Kind.TOPICS]
     queue_counts = {}
     read_only = []
+    lite_parents = {}
     for name, row in merged_rows(topics).items():
         try:
             queue_counts[name] = queue_count(row)
             if not int(row.get("perm", _WRITE)) & _WRITE:
                 read_only.append(name)
+            expiry_ms = lite_expiry_of(row)
+            if expiry_ms is not None:
+                lite_parents[name] = expiry_ms
         except (TypeError, ValueError) as error:
             path = root / topics.used[-1].path
             raise StoreFormatError(path, f"topic {name!r} does not make sense: {error}") from error
@@ -116,6 +123,7 @@ def read_config(root: Path) -> BrokerConfig:
     return BrokerConfig(
         queue_counts if topics.used else None,
         tuple(read_only),
+        lite_parents,
         merged_rows(choices[Kind.GROUPS]),
         offsets,
         tuple(_found(choices, refused, left_out)),

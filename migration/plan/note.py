@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 4
+_VERSION = 5
 #: Longer than the resolution of time stamps of any file system in use.
 _SETTLED_NS = 2_000_000_000
 

@@ -16,8 +16,8 @@ from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.snapshots import DIRECTORY, Snapshots
 from kvcq.state_store import KvStateStore
 from kvcq.tables import STATE
-from migration.broker_config import TAKEN_GROUP
-from migration.waiting import RETRY_TOPICS, settings_of
+from migration.broker_config import TAKEN_GROUP, settings_of
+from migration.waiting import RETRY_TOPICS
 from store.log import SegmentSet
 from store.metadata import TopicConfig
 from store.state import (
@@ -26,6 +26,7 @@ from store.state import (
     Committed,
     Entry,
     GroupMade,
+    LiteTopicsOf,
     Reset,
     changes_of,
     dead_key,
@@ -36,6 +37,8 @@ from store.state import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from migration.plan import Inventory
     from store.base import Clock
     from store.store_dir import StoreDir
@@ -58,6 +61,9 @@ def make_state(directory: StoreDir, inventory: Inventory, clock: Clock) -> None:
         rows = [*_topics(inventory, clock.now_ms()), *_dead(inventory)]
         for first in range(0, len(rows), _PAGE):
             engine.write(KvBatch(puts={STATE: rows[first : first + _PAGE]}))
+        lite = inventory.config.lite_parents.items()
+        parents = [LiteTopicsOf(*each) for each in lite if each[0] in inventory.topics]
+        _write(parents, end, state, engine)
         for group, rows_of in groupby(sorted(inventory.config.offsets), lambda each: each[0]):
             offsets = [Committed(*each) for each in rows_of]
             if group in inventory.pops:
@@ -118,7 +124,7 @@ def _take(state: KvStateStore, engine: RocksEngine, offsets: list[Committed], en
     _write([GroupMade(offsets[0].group, b""), *offsets], end, state, engine)
 
 
-def _write(entries: list[Entry], end: int, state: KvStateStore, engine: RocksEngine) -> None:
+def _write(entries: Sequence[Entry], end: int, state: KvStateStore, engine: RocksEngine) -> None:
     changes: Changes = changes_of(entries, end, state)
     rows = [(key, value) for key, value in changes.written.items() if value is not None]
     engine.write(KvBatch(puts={STATE: rows}))

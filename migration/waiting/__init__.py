@@ -1,9 +1,9 @@
 """Finds messages that a RocketMQ broker has not delivered yet, in its topics and files.
 
 `names.py` lists the topics; `broker_log.py` reads them, in one walk or from an open store;
-`found.py` finds messages that still wait; `popped.py` finds messages in flight, and
-`group_settings.py` the groups that receive them; `timer_files.py` reads and writes the timer's
-files; `marks.py` reads the broker's positions. Changes nothing in a store.
+`found.py` finds messages that still wait; `popped.py` finds messages in flight, and the groups that
+receive them; `timer_files.py` reads and writes the timer's files; `marks.py` reads the broker's
+positions. Changes nothing in a store.
 """
 
 from migration.waiting.broker_log import OpenLog, Watched
@@ -15,7 +15,6 @@ from migration.waiting.found import (
     find_timers,
     message_of,
 )
-from migration.waiting.group_settings import popping_groups, settings_of
 from migration.waiting.marks import delivered_delayed, done_below
 from migration.waiting.names import (
     GIVEN_UP_TOPIC,
@@ -28,6 +27,7 @@ from migration.waiting.names import (
 from migration.waiting.popped import (
     InFlight,
     find_in_flight,
+    popping_groups,
     retry_topics_of,
     seen_groups,
 )
@@ -57,6 +57,5 @@ __all__ = [
     "read_timer_files",
     "retry_topics_of",
     "seen_groups",
-    "settings_of",
     "write_timer_files",
 ]

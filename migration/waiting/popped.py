@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from migration.broker_config import lite_group_of
 from migration.waiting.names import RETRY_TOPICS, REVIVE_TOPICS
 
 if TYPE_CHECKING:
@@ -102,6 +103,31 @@ def seen_groups(log: Watched, in_flight: Iterable[InFlight]) -> set[str]:
         except (KeyError, TypeError, ValueError):
             continue
     return found
+
+
+def popping_groups(
+    rows: Mapping[str, Mapping[str, Any]], seen: Collection[str], topics: Collection[str]
+) -> frozenset[str]:
+    """The groups in `rows` whose members pop: the revive log has their receives (`seen`), or they
+    have a retry topic of the kind that only popping groups have, or they are in order, or receive
+    from lite topics.
+
+    No setting shows it, so groups that have not popped for long are missed.
+    """
+    found = {
+        group
+        for group, row in rows.items()
+        if group in seen or row.get("consumeMessageOrderly") or lite_group_of(row)
+    }
+    names = set(topics)
+    for name in names:
+        if not name.startswith(RETRY_TOPICS):
+            continue
+        rest = name[len(RETRY_TOPICS) :]
+        for at, letter in enumerate(rest):
+            if letter in "_+" and rest[:at] in rows and rest[at + 1 :] in names:
+                found.add(rest[:at])
+    return frozenset(found)
 
 
 def retry_topics_of(group: str, topics: Collection[str]) -> list[tuple[str, str]]:

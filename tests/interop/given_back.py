@@ -13,6 +13,7 @@ from migration.release import Home, release
 from migration.state import FileLayout, Phase
 from migration.steps.adopting import adopt
 from store.message import Message
+from store.metadata import LiteGroup, MessageType, SharedGroup
 from tests.support.broker_store import LAYOUT, SEGMENT_BYTES, extract_broker, found_by_broker
 from tests.support.migrating import config, open_store
 
@@ -24,6 +25,15 @@ if TYPE_CHECKING:
 
 MADE = "made-here"
 LIGHT = "%LMQ%device-1"
+PARENT = "questions"
+SHARED = {
+    "paused": SharedGroup(3, is_paused=True, backoff_ms=(0, 0, 2000)),
+    "in-order": SharedGroup(in_order=True),
+    "lite": SharedGroup(17, in_order=True, lite=LiteGroup(PARENT, 7, is_exclusive=True)),
+    "every": SharedGroup(17, in_order=True, lite=LiteGroup(PARENT, is_wildcard=True)),
+}
+#: A broker's delay before the first retry of a group without a backoff of its own.
+FIRST_RETRY_MS = 10_000
 #: Brokers that find a store on files, and one in RocksDB.
 ON_FILES = ("files", "lmq")
 ON_ROCKSDB = ("separate", "single")
@@ -80,6 +90,10 @@ def made_here(home: Home, scratch: Path) -> Given:
             )
         store.commit_offsets("billing", [("orders", 0, 14), (MADE, 2, 1), (LIGHT, 0, 5)])
         store.commit_offsets("fresh", [("orders", 1, 3)])
+        store.take("empty", MessageType.FIFO)
+        store.lite.make(PARENT, 90_000)
+        for name, settings in SHARED.items():
+            store.groups.create(name, settings)
         expected = {
             "topics": {"orders": 4, MADE: 3, "empty": 2},
             "offsets": {
@@ -89,6 +103,14 @@ def made_here(home: Home, scratch: Path) -> Given:
                 "orders@fresh:1": 3,
             },
             "bodies": _bodies_here(),
+            "types": {"orders": "NORMAL -1", "empty": "FIFO -1", PARENT: "LITE 2"},
+            "settings": {
+                # Enabled, in order, retries, backoff; lite: parent, quota, exclusive, wildcard.
+                "paused": [False, False, 2, 2000, "null", 2000, False, False],
+                "in-order": [True, True, (1 << 31) - 2, FIRST_RETRY_MS, "null", 2000, False, False],
+                "lite": [True, True, 16, FIRST_RETRY_MS, PARENT, 7, True, False],
+                "every": [True, True, 16, FIRST_RETRY_MS, PARENT, 2000, False, True],
+            },
         }
     begin_on_rocksdb(root)
     _steps(root, "rollback")
@@ -106,8 +128,8 @@ def compare_given_back(judge: BrokerJudge, given: Given, brokers: tuple[str, ...
         found = judge.read(broker, given.root, given.layout)
         for part, expected in given.expected.items():
             there = found[part]
-            if part == "topics":  # every broker has some of its own
-                there = {name: count for name, count in there.items() if name in expected}
+            if part in ("topics", "types", "settings"):  # every broker has some of its own
+                there = {name: each for name, each in there.items() if name in expected}
             assert there == expected, (broker, part, found[part])
 
 

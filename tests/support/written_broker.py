@@ -32,6 +32,7 @@ class BrokerStore:
         self.log = LogWriter(root / "commitlog", SEGMENT_BYTES, crc_item=False)
         self.units: dict[QueueKey, list[Row]] = {}  # what a reader of the broker sees
         self.topics: dict[str, int] = {}
+        self.attributes: dict[str, dict[str, str]] = {}  # of topics
 
     def create(self, topic: str, queue_count: int = 1) -> None:
         self.topics[topic] = queue_count
@@ -105,7 +106,11 @@ class BrokerStore:
         self.log.flush()
         (self.root / "config").mkdir(exist_ok=True)
         table = {
-            name: {"readQueueNums": count, "writeQueueNums": count}
+            name: {
+                "attributes": self.attributes.get(name, {}),
+                "readQueueNums": count,
+                "writeQueueNums": count,
+            }
             for name, count in self.topics.items()
         }
         document = json.dumps({"topicConfigTable": table})

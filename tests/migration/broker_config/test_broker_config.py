@@ -14,12 +14,27 @@ from kvcq.engine.protocol import KvBatch
 from kvcq.engine.rocks import RocksEngine
 from kvcq.engine.rocks.options import small_profile
 from kvcq.errors import EngineUnavailableError
-from migration.broker_config import GroupOffset, WrittenBack, read_config, write_back
+from migration.broker_config import (
+    GroupOffset,
+    WrittenBack,
+    read_config,
+    settings_of,
+    write_back,
+)
 from migration.broker_config.json_files import quoted_numbers
 from store.base import write_file
 from store.errors import StoreFormatError
-from store.metadata import KEEP_ALL
-from store.state import Committed, GroupMade, Tables, TopicsMade, changes_of
+from store.metadata import KEEP_ALL, LiteGroup, MessageType, SharedGroup
+from store.state import (
+    Committed,
+    GroupMade,
+    LiteTopicsOf,
+    Tables,
+    TopicsMade,
+    TopicTakes,
+    changes_of,
+    pack_group,
+)
 from tests.support.state import DictRows
 from tests.support.tree import tree_digest
 
@@ -275,6 +290,100 @@ def test_a_broker_with_rocksdb_imports_what_a_store_made_here_gives_it(
         _offsets_in(tmp_path, "lmqConsumerOffset"),
     )
     assert before == after == {"orders@billing": {"0": 9}, "%LMQ%a@billing": {"0": 2}}
+
+
+def test_a_broker_is_told_which_messages_a_topic_takes(tmp_path: Path, state: State) -> None:
+    (tmp_path / "config").mkdir()
+    for name in MessageType:
+        state.make(name.name.lower(), 1)
+        state.take(TopicTakes(name.name.lower(), name))
+    state.take(LiteTopicsOf("lite", 90_000))
+    assert _write_back(tmp_path, state) is not None
+    text = (tmp_path / "config" / "topics.json").read_text()
+    table = json.loads(quoted_numbers(text))["topicConfigTable"]
+    assert {name: row["attributes"] for name, row in table.items()} == {
+        "any": {},
+        **{
+            name: {"message.type": name.upper()}
+            for name in ("normal", "fifo", "delay", "transaction", "priority")
+        },
+        "lite": {"message.type": "LITE", "lite.topic.expiration": "2"},
+    }
+
+
+def test_what_a_broker_says_of_a_topic_stays_beside_its_type(tmp_path: Path, state: State) -> None:
+    (tmp_path / "config").mkdir()
+    said = {"attributes": {"message.type": "FIFO", "reserve.time": "9"}, "writeQueueNums": 1}
+    table = {"topicConfigTable": {"stays": said, "changed": said}}
+    (tmp_path / "config" / "topics.json").write_text(json.dumps(table))
+    for name in ("stays", "changed"):
+        state.make(name, 1)
+    state.take(TopicTakes("changed", MessageType.DELAY))
+    assert _write_back(tmp_path, state) is not None
+    text = (tmp_path / "config" / "topics.json").read_text()
+    rows = json.loads(quoted_numbers(text))["topicConfigTable"]
+    assert rows["stays"] == said
+    assert rows["changed"]["attributes"] == {"message.type": "DELAY", "reserve.time": "9"}
+
+
+SHARED = (
+    SharedGroup(),
+    SharedGroup(5, backoff_ms=(1000, 60_000)),
+    SharedGroup(max_deliveries=None),
+    SharedGroup(in_order=True),
+    SharedGroup(3, in_order=True, is_paused=True, lite=LiteGroup("p", 7, is_exclusive=True)),
+    SharedGroup(in_order=True, lite=LiteGroup("p", is_wildcard=True)),
+)
+
+
+@pytest.mark.parametrize("settings", SHARED)
+def test_a_shared_group_comes_back_with_the_settings_that_it_had(
+    tmp_path: Path, state: State, settings: SharedGroup
+) -> None:
+    (tmp_path / "config").mkdir()
+    state.make("orders", 1)
+    state.take(GroupMade("g", pack_group(settings)))
+    written = _write_back(tmp_path, state)
+    assert written is not None
+    assert written.groups_changed == 1
+    assert settings_of(read_config(tmp_path).groups["g"]) == settings.settled
+    again = _write_back(tmp_path, state)
+    assert again is not None
+    assert again.groups_changed == 0
+
+
+def test_a_group_of_the_brokers_has_what_was_changed_here_and_keeps_the_rest(
+    tmp_path: Path, state: State
+) -> None:
+    (tmp_path / "config").mkdir()
+    lite = {"lite.bind.topic": "p", "lite.sub.wildcard": "true"}
+    policy = {"type": "CUSTOMIZED", "customizedRetryPolicy": {"next": [1000]}}
+    said = {
+        "groupName": "g",
+        "retryMaxTimes": 16,
+        "brokerId": 3,
+        "groupRetryPolicy": policy,
+        "attributes": {"own": "1", **lite},
+    }
+    path = tmp_path / "config" / "subscriptionGroup.json"
+    path.write_text(json.dumps({"subscriptionGroupTable": {"g": said}}))
+    state.make("orders", 1)
+    state.take(GroupMade("g", pack_group(settings_of(said))))
+    assert _write_back(tmp_path, state) is not None
+    assert read_config(tmp_path).groups == {"g": said}
+    # Deleted, and created again.
+    state.take(GroupMade("g", pack_group(SharedGroup(3, is_paused=True))))
+    assert _write_back(tmp_path, state) is not None
+    assert read_config(tmp_path).groups == {
+        "g": {
+            "groupName": "g",
+            "retryMaxTimes": 2,
+            "brokerId": 3,
+            "attributes": {"own": "1"},
+            "consumeEnable": False,
+            "consumeMessageOrderly": False,
+        }
+    }
 
 
 def test_what_a_broker_kept_in_databases_is_written_to_files_as_well(

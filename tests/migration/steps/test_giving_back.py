@@ -13,6 +13,7 @@ import pytest
 
 from migration import migrator, opening
 from migration import release as releasing
+from migration.broker_config import delivered_offsets
 from migration.release import Home, release
 from migration.steps import adopting, giving_back
 from migration.steps.adopting import adopt
@@ -151,6 +152,19 @@ def test_nothing_comes_twice_over_adopt_release_adopt(
     assert set(came) == set(names) - gone
 
 
+def test_a_broker_is_told_of_every_delay_level_whatever_else_was_taken_over(
+    broker: WaitingBroker, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store.state.rows._PAGE", 1)
+    for level in (1, 5, 18):
+        broker.delay(f"delayed {level}", level)
+    root = broker.stop()
+    adopt(root, layout=LAYOUT)
+    opened(root, clock).close()
+    release(root, home=Home.FILES)
+    assert delivered_offsets(root) == {1: 1, 5: 1, 18: 1}
+
+
 class Cut(Exception):
     """The process ends."""
 
@@ -192,7 +206,7 @@ def test_messages_in_flight_go_back_as_offsets_and_are_counted(
     told = release(root, home=Home.FILES)
     assert any(line.startswith("2 messages that 1 shared groups have in flight") for line in told)
     assert any("6 acknowledged messages behind them again" in line for line in told), told
-    assert any(line.startswith("1 shared groups are in no table") for line in told), told
+    assert any(line.startswith("1 shared groups written for the broker") for line in told), told
     text = (root / "config" / "consumerOffset.json").read_text()
     assert '"orders@workers":{0:2}' in text.replace(" ", ""), text
     assert json.loads((root / "config" / "topics.json").read_text())

@@ -12,11 +12,15 @@ import org.apache.rocketmq.broker.offset.ConsumerOffsetManager;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.remoting.protocol.subscription.SubscriptionGroupConfig;
 import org.apache.rocketmq.store.GetMessageResult;
 import org.apache.rocketmq.store.MessageStore;
 import org.apache.rocketmq.store.SelectMappedBufferResult;
 
-/** What a started broker knows: topics, groups, offsets of the groups given, bodies of queues. */
+/**
+ * What a started broker knows: topics with their types, groups with their settings, offsets of the
+ * groups given, bodies of queues.
+ */
 final class Reader {
     private static final String[] GROUPS =
         {"billing", "audit", "silent", "fresh", "%LMQ%reader"};
@@ -28,21 +32,37 @@ final class Reader {
         broker.awaitDispatch();
         Map<String, Object> document = new TreeMap<>();
         Map<String, Integer> topics = new TreeMap<>();
+        Map<String, String> types = new TreeMap<>();
         Map<String, List<String>> bodies = new TreeMap<>();
         for (TopicConfig config
             : broker.controller.getTopicConfigManager().getTopicConfigTable().values()) {
             topics.put(config.getTopicName(), config.getWriteQueueNums());
+            types.put(config.getTopicName(), config.getTopicMessageType().getValue()
+                + " " + config.getLiteTopicExpiration());
             for (int queue = 0; queue < config.getWriteQueueNums(); queue++) {
                 bodies(broker.controller.getMessageStore(), config.getTopicName(), queue, bodies);
             }
         }
         bodies(broker.controller.getMessageStore(), "%LMQ%device-1", 0, bodies);
         document.put("topics", topics);
-        document.put("groups", new ArrayList<>(new TreeMap<>(
-            broker.controller.getSubscriptionGroupManager().getSubscriptionGroupTable()).keySet()));
+        document.put("types", types);
+        Map<String, SubscriptionGroupConfig> groups = new TreeMap<>(
+            broker.controller.getSubscriptionGroupManager().getSubscriptionGroupTable());
+        document.put("groups", new ArrayList<>(groups.keySet()));
+        document.put("settings", settings(groups));
         document.put("offsets", offsets(broker.controller.getConsumerOffsetManager(), topics));
         document.put("bodies", bodies);
         Files.writeString(answer, new GsonBuilder().disableHtmlEscaping().create().toJson(document));
+    }
+
+    private static Map<String, Object> settings(Map<String, SubscriptionGroupConfig> groups) {
+        Map<String, Object> found = new TreeMap<>();
+        groups.forEach((name, group) -> found.put(name, List.of(
+            group.isConsumeEnable(), group.isConsumeMessageOrderly(), group.getRetryMaxTimes(),
+            group.getGroupRetryPolicy().getRetryPolicy().nextDelayDuration(0),
+            String.valueOf(group.getLiteBindTopic()), group.getLiteSubClientQuota(),
+            group.isLiteSubExclusive(), group.isWildcardLiteGroup())));
+        return found;
     }
 
     private static Map<String, Long> offsets(
