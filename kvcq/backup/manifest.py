@@ -6,7 +6,8 @@
 | `backups/<id>.json`             | a manifest; written last, so a backup that has one is complete |
 | `files/<place>.<bytes>.<crc>`   | a file of the store, by its path there; `crc` in hex          |
 
-An id is the time of the backup in UTC, and sorts by time. A file whose content is already in the
+An id is the time of the backup in UTC. Ids rise from each backup to the next, even if the clock was
+set back. A file whose content is already in the
 place, under the same name, is not copied again, so backups share files.
 
 A manifest is JSON, with the fields of `Backup` in camelCase, and `crc32c`: the CRC-32C of the other
@@ -86,10 +87,15 @@ class Backup:
         return [file for file in self.files if file.place.startswith(SEGMENTS)]
 
 
-def id_of(taken_ms: int) -> str:
-    """The id of a backup taken then."""
+def id_of(taken_ms: int, newest: str = "") -> str:
+    """The id of a backup taken then, after the one with the id `newest`: the same clock may have
+    been ahead, or two may be taken in a millisecond."""
     moment = datetime.fromtimestamp(taken_ms / 1000, UTC)
-    return f"{moment:%Y%m%dT%H%M%S}.{taken_ms % 1000:03d}Z"
+    found = f"{moment:%Y%m%dT%H%M%S}.{taken_ms % 1000:03d}Z"
+    if found > newest:
+        return found
+    after = datetime.strptime(newest, "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
+    return id_of(round(after.timestamp() * 1000) + 1)
 
 
 def is_id(text: str) -> bool:

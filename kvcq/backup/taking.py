@@ -86,8 +86,6 @@ def take_backup(
         sealed = _sealed(root, kvcq)
         end = _end_of(kvcq)
         start = min(store.log.start_offset, end)
-        while id_of(taken_ms) in backup_ids(place):
-            taken_ms += 1  # two within a millisecond
         sources = [
             *_segments(root, start, end, identity.segment_bytes),
             *_of_database(QUEUES, kvcq),
@@ -95,7 +93,7 @@ def take_backup(
             *loose,
         ]
         backup = Backup(
-            id_of(taken_ms),
+            id_of(taken_ms, max(backup_ids(place), default="")),
             taken_ms,
             identity.created_ms,
             identity.segment_bytes,

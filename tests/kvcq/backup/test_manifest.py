@@ -51,6 +51,14 @@ def test_an_id_is_the_time_it_was_taken() -> None:
     assert BACKUP.backup_id == "20231114T221320.123Z"
 
 
+def test_ids_rise_even_if_the_clock_falls() -> None:
+    taken_ms = 1_700_000_000_999
+    for earlier_ms in (0, 1, 3_600_000):
+        after = id_of(taken_ms - earlier_ms, id_of(taken_ms))
+        assert after == "20231114T221321.000Z"
+    assert id_of(taken_ms + 5, id_of(taken_ms)) == id_of(taken_ms + 5)
+
+
 @given(st.integers(0, 1 << 40), st.integers(0, (1 << 32) - 1), st.integers(0, 1 << 60))
 def test_what_is_packed_is_unpacked(taken_ms: int, crc: int, mtime_ns: int) -> None:
     files = (*LOG, BackupFile("meta/CURRENT", 16, crc, (mtime_ns >> 3, mtime_ns)))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvcq.backup import choose_by_id, list_backups, open_place, restore, take_backup, verify
+from kvcq.backup import choose_by_id, list_backups, open_place, prune, restore, take_backup, verify
 from kvcq.backup.copying import Pace, copy_files
 from kvcq.errors import BackupRefusedError, BackupTargetError
 from store.errors import UnknownTopicError
@@ -330,3 +330,18 @@ def test_a_place_that_fills_gets_no_manifest_and_is_gone_on_with(
         assert taken.new_bytes < taken.backup.size
         assert verify(open_place(url)).broken == ()
         put_some(store, clock, 1)
+
+
+def test_the_last_backup_is_the_newest_even_if_the_clock_was_set_back(
+    store: MessageStore, clock: FakeClock, tmp_path: Path
+) -> None:
+    url = str(tmp_path / "backups")
+    take_backup(store, queues_of(store), url, clock=clock)
+    clock.jump(-3600)
+    put_some(store, clock, 5)
+    last = take_backup(store, queues_of(store), url, clock=clock).backup
+    assert last.taken_ms == clock.now_ms()
+    place = open_place(url)
+    assert choose_by_id(place, None) == last
+    prune(place, 1)
+    assert list_backups(place) == [last]
