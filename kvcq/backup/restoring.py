@@ -39,7 +39,7 @@ from store.format import (
     unpack_record,
     write_checkpoint,
 )
-from store.log import SegmentSet, free_bytes, read_kept_again, write_kept_again
+from store.log import SegmentSet, free_bytes, read_falls, read_kept_again, write_kept_again
 from store.state import STATE_TOPIC
 from store.store_dir import FORMAT_VERSION, DirKind, StoreDir, inspect
 
@@ -234,6 +234,10 @@ def _check_free(root: Path) -> None:
     # The directory beside it is on another disk, and cannot be renamed to it.
     if os.path.ismount(root):
         raise BackupRefusedError(f"{root} is a mount point: restore to a directory below it")
+    if root.is_symlink():  # a directory cannot be renamed to it
+        raise BackupRefusedError(
+            f"{root} is a symbolic link: restore to the directory that it points to"
+        )
     if not root.exists():
         return
     if not root.is_dir() or any(root.iterdir()):
@@ -293,7 +297,8 @@ def _first_records(place: Place, segment: BackupFile) -> Iterator[tuple[LogEnd, 
     start = int(segment.place.removeprefix(SEGMENTS))
     data, at = b"", 0
     for piece in place.read(segment.name):
-        data += piece
+        start += at
+        data, at = data[at:] + piece, 0  # without what was read: that may be most of a segment
         while len(data) - at >= _length(data, at):
             checked = check_record(memoryview(data), at, len(data), start + at)
             if checked.found is not Found.RECORD:
@@ -358,9 +363,14 @@ def _cut_log(directory: StoreDir, backup: Backup, cut: Cut, cut_from: int) -> Lo
         size = backup.segment_bytes
         limit = segments.first_offset + len(segments) * size
         end = min(limit, backup.end_offset)
-        # From the segment before that: a batch may begin there, and times do not fall.
+        # From the segment before that: a batch may begin there.
         start = max(segments.first_offset, cut_from - size)
-        found = find_end(segments, start, end, until_ms=cut.until_ms, until_offset=cut.until_offset)
+        until_ms = cut.until_ms
+        if until_ms is not None and any(
+            fall.before_ms > until_ms for fall in read_falls(directory.notes, 0)
+        ):
+            start = segments.first_offset  # the first message that is later may be anywhere
+        found = find_end(segments, start, end, until_ms=until_ms, until_offset=cut.until_offset)
         segments.truncate(found.end_offset)
         return found
 

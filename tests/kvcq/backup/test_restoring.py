@@ -453,3 +453,14 @@ def test_a_mount_point_is_refused_before_anything_is_written(
         restore(case.place, case.backup, volume)
     assert list(tmp_path.iterdir()) == [volume]
     restore(case.place, case.backup, volume / "store")
+
+
+def test_a_symbolic_link_is_refused_before_anything_is_read(case: Case, tmp_path: Path) -> None:
+    """A directory cannot be renamed to it: the restore failed at its end."""
+    (tmp_path / "real").mkdir()
+    for target in ("real", "none"):
+        link = tmp_path / f"to-{target}"
+        link.symlink_to(tmp_path / target)
+        with pytest.raises(BackupRefusedError, match="is a symbolic link"):
+            restore(case.place, case.backup, link)
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".restoring")]
