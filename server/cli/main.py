@@ -13,6 +13,7 @@ import click
 from server.cli.terminal import (
     EXIT_INTERRUPTED,
     EXIT_NOBODY_READS,
+    CommandError,
     InterruptedCommandError,
     Sections,
     accept_all_text,
@@ -97,9 +98,21 @@ class Commands(Sections):
         ctx.meta[_AS_JSON] = "--json" in args
         return super().parse_args(ctx, args)
 
-    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
+    def _invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
+        """Raises CommandError for a file that cannot be read or written, such as an output on a
+        full disk."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            _discard_output()
+            what = error.filename or "standard input or output"
+            raise CommandError(f"{what}: {error.strerror or error}") from error
+
+    def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 - as click has it
+        try:
+            return self._invoke(ctx)
         except click.ClickException as error:
             told = _misspelt(error) if isinstance(error, click.NoSuchOption) else error
             if not ctx.meta[_AS_JSON]:
@@ -107,10 +120,7 @@ class Commands(Sections):
             print_json_error(told)
             ctx.exit(told.exit_code)
         except BrokenPipeError:
-            # Discard buffered output, or Python would report it on exit.
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, sys.stdout.fileno())
-            os.close(nowhere)
+            _discard_output()
             ctx.exit(EXIT_NOBODY_READS)
         except KeyboardInterrupt:
             if ctx.meta[_AS_JSON]:
@@ -120,6 +130,16 @@ class Commands(Sections):
             if isinstance(abort.__context__, KeyboardInterrupt):
                 ctx.exit(EXIT_INTERRUPTED)
             raise
+
+
+def _discard_output() -> None:
+    """Discard buffered output that cannot be written, or Python would report it on exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 def _misspelt(error: click.NoSuchOption) -> click.NoSuchOption:

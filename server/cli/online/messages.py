@@ -252,6 +252,7 @@ def get(message_id: str, raw: bool, server: str, as_json: bool) -> None:
         message = client.get(message_id)
     if raw:
         sys.stdout.buffer.write(body_of(message))
+        sys.stdout.buffer.flush()
         return
     if as_json:
         print_documents([message])

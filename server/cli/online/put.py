@@ -1,6 +1,7 @@
 """kvcq put: one message, or a message for each line of standard input.
 
-Lines are sent in blocks that are stored whole or not at all, one after another. The command ends at
+Lines are sent in blocks that are stored whole or not at all, one after another. A block ends where
+no other line is there yet, so what `tail -f` prints is sent at once. The command ends at
 the first line that is rejected: every line before it is stored, and no line after it. The error
 names the line, so the rest can be sent by another run.
 """
@@ -8,11 +9,12 @@ names the line, so the rest can be sent by another run.
 from __future__ import annotations
 
 import re
+import select
 import sys
 import uuid
 from dataclasses import replace
 from shlex import quote
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -33,7 +35,9 @@ from server.cli.terminal import (
     TIME,
     BadRequestError,
     CommandError,
+    InterruptedCommandError,
     argument_bytes,
+    counted,
     notes,
     print_json,
     print_table,
@@ -43,12 +47,15 @@ from server.cli.terminal import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from io import BufferedReader
 
     from kvcq_client import Client, Placed
 
 #: Most lines, and bytes of them, that are stored together.
 BLOCK_LINES = 5_000
 BLOCK_BYTES = 8 << 20
+#: Most bytes that are read at a time: what a pipe holds.
+_READ_BYTES = 1 << 16
 #: Every server accepts requests of this size.
 SMALLEST_LIMIT_BYTES = 1 << 16
 #: Bytes of a request in addition to the texts of its message: field numbers, lengths, the
@@ -114,7 +121,8 @@ def put(
 
     A new topic is created if the server allows it. With --delay or --at no reader sees the message
     before its time; kvcq timers lists and recalls it. With --lines, the command ends at the first
-    line that is rejected: all lines before it are stored, none after it.
+    line that is rejected: all lines before it are stored, none after it. After Ctrl-C it says how
+    many lines are stored.
     """
     if lines and body is not None:
         raise click.UsageError("BODY and --lines exclude each other")
@@ -231,18 +239,24 @@ def _put_lines(client: Client, server: str, template: Message, *, as_json: bool)
     overhead = _request_bytes(template)
     sender = uuid.uuid4().hex
     stored = 0
+    sending = 0
     stopped: _Stopped | None = None
     with notes.waiting("putting…") as status:
-        for block in _blocks(sys.stdin.buffer, min(BLOCK_BYTES, limit // 2), overhead):
-            messages = [replace(template, body=line) for line in block]
-            try:
+        try:
+            lines = _lines(cast("BufferedReader", sys.stdin.buffer))
+            for block in _blocks(lines, min(BLOCK_BYTES, limit // 2), overhead):
+                messages = [replace(template, body=line) for line in block]
+                sending = len(block)
                 _put_block(client, server, messages, sender, stored, limit)
-            except _Stopped as outcome:
-                stored += outcome.stored
-                stopped = outcome
-                break
-            stored += len(block)
-            status.update(f"put {stored:,} messages")
+                stored += sending
+                sending = 0
+                status.update(f"put {stored:,} messages")
+        except _Stopped as outcome:
+            stored += outcome.stored
+            stopped = outcome
+        except KeyboardInterrupt:
+            why = InterruptedCommandError(f"interrupted{_perhaps(sending)}")
+            stopped = _Stopped(0, at_line=False, error=why)
     if as_json:
         print_json({"topic": template.topic, "messages": stored})
     else:
@@ -251,20 +265,53 @@ def _put_lines(client: Client, server: str, template: Message, *, as_json: bool)
         error, line = stopped.error, stored + 1
         where = "line" if stopped.at_line else "from line"
         go_on = f"tail -n +{line} FILE | kvcq put {quote(template.topic)} --lines"
-        hint = f"{error.hint or 'correct it'}; then continue, with the same options: {go_on}"
+        hint = f"continue, with the same options: {go_on}"
+        if not isinstance(error, InterruptedCommandError):
+            hint = f"{error.hint or 'correct it'}; then {hint}"
         raise error.saying(f"{where} {line}: {error.message}", hint=hint) from error
 
 
-def _blocks(lines: Iterable[bytes], block_bytes: int, overhead: int) -> Iterator[list[bytes]]:
+def _perhaps(sent: int) -> str:
+    """Of lines that were sent, without an answer."""
+    return f"; some of the next {counted(sent, 'line')} may have been stored" if sent else ""
+
+
+def _lines(source: BufferedReader) -> Iterator[bytes | None]:
+    """Yield the lines without their ends; None where no other line is there yet."""
+    begun: list[bytes] = []  # pieces of the next line
+    while piece := source.read1(_READ_BYTES):
+        first, *others = piece.split(b"\n")
+        begun.append(first)
+        for other in others:
+            yield b"".join(begun).rstrip(b"\r")
+            begun = [other]
+        if not _has_more(source):
+            yield None
+    if any(begun):
+        yield b"".join(begun).rstrip(b"\r")
+
+
+def _has_more(source: BufferedReader) -> bool:
+    """Whether a read would not wait."""
+    try:
+        return bool(select.select([source], [], [], 0)[0])
+    except (OSError, ValueError):  # it is not a file of the system, so it never waits
+        return True
+
+
+def _blocks(
+    lines: Iterable[bytes | None], block_bytes: int, overhead: int
+) -> Iterator[list[bytes]]:
     block: list[bytes] = []
     size = 0
     for line in lines:
-        body = line.rstrip(b"\r\n")
-        if block and (len(block) == BLOCK_LINES or size + len(body) + overhead > block_bytes):
+        line_bytes = overhead + (0 if line is None else len(line))
+        if block and (line is None or len(block) == BLOCK_LINES or size + line_bytes > block_bytes):
             yield block
             block, size = [], 0
-        block.append(body)
-        size += len(body) + overhead
+        if line is not None:
+            block.append(line)
+            size += line_bytes
     if block:
         yield block
 
@@ -287,8 +334,7 @@ def _put_block(
         found = _LINE_INDEX.match(field)
         if found is None:
             if isinstance(error, UnavailableError | DeadlineError) and not error.reason:
-                note = f"; some of the next {len(messages):,} lines may have been stored"
-                why_not = why_not.saying(why_not.message + note)
+                why_not = why_not.saying(why_not.message + _perhaps(len(messages)))
             raise _Stopped(0, at_line=False, error=why_not) from error
         index = int(found[1])
         # Without the index: it is that in the block, not the number of the line.
