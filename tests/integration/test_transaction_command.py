@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from kvcq_client import Client, Message
 from tests.integration.test_shared_group_command import answer, run
 
@@ -43,3 +45,21 @@ def test_open_transactions_are_listed_and_decided_by_hand(target: str) -> None:
         forged = run(target, "trace", ids[0], "--transaction", "--after", "forged")
         assert "error: --after: " in forged.stderr
         assert [one.body for one in client.pull("paid", 0, 0).messages] == [b"0", b"1"]
+
+
+def test_one_that_cannot_be_decided_does_not_stop_the_others(target: str) -> None:
+    with Client(target) as client:
+        ids = [client.begin_transaction(Message("some", b"%d" % n), group="shop") for n in range(3)]
+        client.roll_back_transaction(ids[1])
+        done = run(target, "tran", "commit", *ids, "--json")
+        assert done.exit_code == 1
+        assert json.loads(done.stdout) == {
+            "transactions": [ids[0], ids[2]],
+            "outcome": "committed",
+        }
+        assert ids[1] in json.loads(done.stderr.splitlines()[-1])["error"]["reason"]
+        assert client.open_transactions() == []
+        both = run(target, "tran", "rollback", "forged", ids[0])
+        assert both.exit_code == 1
+        assert "error: TRANSACTION: 'forged' is not the id of a transaction" in both.stderr
+        assert "was committed" in both.stderr

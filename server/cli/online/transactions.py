@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from server.cli.online.connection import connect, server_options
+from kvcq_client import InvalidArgumentError, KvcqError, NotFoundError, NotPossibleError
+from server.cli.online.connection import command_error, connect, server_options
 from server.cli.terminal import (
     COUNT,
+    CommandError,
     Sections,
     counted,
     print_first,
@@ -63,26 +65,52 @@ def list_transactions(group: str, given_up: bool, limit: int, server: str, as_js
 @click.argument("transactions", type=text, nargs=-1, required=True, metavar="TRANSACTION...")
 @server_options
 def commit(transactions: tuple[str, ...], server: str, as_json: bool) -> None:
-    """Deliver the messages of the TRANSACTIONs."""
+    """Deliver the messages of the TRANSACTIONs.
+
+    If one cannot be decided, the others still are, and the exit code is 1.
+    """
     with connect(server) as client:
-        _decide(client.commit_transaction, "committed", transactions, as_json=as_json)
+        _decide(client.commit_transaction, "committed", transactions, server, as_json=as_json)
 
 
 @tran.command()
 @click.argument("transactions", type=text, nargs=-1, required=True, metavar="TRANSACTION...")
 @server_options
 def rollback(transactions: tuple[str, ...], server: str, as_json: bool) -> None:
-    """Never deliver the messages of the TRANSACTIONs."""
+    """Never deliver the messages of the TRANSACTIONs.
+
+    If one cannot be decided, the others still are, and the exit code is 1.
+    """
     with connect(server) as client:
-        _decide(client.roll_back_transaction, "rolled back", transactions, as_json=as_json)
+        decide = client.roll_back_transaction
+        _decide(decide, "rolled back", transactions, server, as_json=as_json)
 
 
 def _decide(
-    decide: Callable[[str], None], what: str, transactions: tuple[str, ...], *, as_json: bool
+    decide: Callable[[str], None],
+    what: str,
+    transactions: tuple[str, ...],
+    server: str,
+    *,
+    as_json: bool,
 ) -> None:
+    """Decide each of them, also after one that cannot be decided. Raises CommandError."""
+    decided: list[str] = []
+    failed: list[CommandError] = []
     for one in transactions:
-        decide(one)
-    if as_json:
-        print_json({"transactions": list(transactions), "outcome": what})
-    else:
-        say(f"{what} {counted(len(transactions), 'transaction')}")
+        try:
+            decide(one)
+        except KvcqError as error:
+            failed.append(command_error(error, server))
+            if not isinstance(error, InvalidArgumentError | NotFoundError | NotPossibleError):
+                break  # it is not about this transaction
+        else:
+            decided.append(one)
+    if as_json and decided:
+        print_json({"transactions": decided, "outcome": what})
+    elif decided:
+        say(f"{what} {counted(len(decided), 'transaction')}")
+    for each in failed[:-1]:
+        say(f"error: {each.message}")
+    if failed:
+        raise failed[-1]
