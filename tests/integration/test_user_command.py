@@ -147,6 +147,11 @@ def test_secrets_are_rotated_and_users_removed(site: Site, tmp_path: Path) -> No
     assert site.run("ops", "user", "remove", "ops", "--yes").returncode == 1
     weak = site.run("ops", "user", "add", "weak", "--new-secret-file", "-", stdin=b"1234\n")
     assert weak.returncode == 2
+    (tmp_path / "empty").write_text("\n")
+    for words in (("add", "nosecret"), ("rotate", "short")):
+        named = site.run("ops", "user", *words, "--new-secret-file", str(tmp_path / "empty"))
+        assert (named.returncode, named.stdout) == (2, b""), "none is generated instead"
+        assert b"--new-secret-file: " in named.stderr
 
 
 def test_commands_say_what_is_missing(site: Site, tmp_path: Path) -> None:

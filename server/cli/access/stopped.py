@@ -18,7 +18,7 @@ def add_to_store(
     name: str,
     *,
     admin: bool,
-    secret: str,
+    secret: str | None,
     limits: dict[str, int],
 ) -> str:
     """Add the user to the store. Returns its secret. Paths that are None are read from
@@ -36,5 +36,5 @@ def add_to_store(
         raising_command_errors(data_dir, locked=locked),
         users_of_stopped_store(data_dir, config.key_file, segment_bytes) as users,
     ):
-        made = users.create(name, is_admin=admin, secret=secret or None, limits=Limits(**limits))
+        made = users.create(name, is_admin=admin, secret=secret, limits=Limits(**limits))
     return made.secret

@@ -12,6 +12,7 @@ from kvcq_client import AlreadyExistsError, UserLimits
 from server.cli.access.documents import LIMITS, document
 from server.cli.online import command_at, connect, read_secret, server_options
 from server.cli.terminal import (
+    BadRequestError,
     CommandError,
     Sections,
     Whole,
@@ -112,9 +113,7 @@ def add(
         else:
             of_user = UserLimits(**_limits(given))
             with connect(server) as client:
-                made = client.access.create_user(
-                    name, admin=admin, secret=secret or None, limits=of_user
-                )
+                made = client.access.create_user(name, admin=admin, secret=secret, limits=of_user)
     except CommandError as error:
         cause = error.__cause__
         if not (if_absent and isinstance(cause, AlreadyExistsError | UserExistsError)):
@@ -124,7 +123,7 @@ def add(
         else:
             say(f"user {name} already exists and was not changed")
         return
-    _show_secret(name, made, as_json=as_json, given=bool(secret))
+    _show_secret(name, made, as_json=as_json, given=secret is not None)
     if not (as_json or admin or data or config_file):
         grant = command_at(server, f"acl grant {name} publish", "--topic", "orders*")
         say(f"the user has no rights yet; to grant some, for example: {grant}")
@@ -151,8 +150,8 @@ def rotate(name: str, new_secret_file: str | None, server: str, as_json: bool) -
     """Give user NAME a new secret, and print it. The old one stops working at once."""
     secret = read_new_secret(new_secret_file)
     with connect(server) as client:
-        made = client.access.rotate_secret(name, secret or None)
-    _show_secret(name, made, as_json=as_json, given=bool(secret))
+        made = client.access.rotate_secret(name, secret)
+    _show_secret(name, made, as_json=as_json, given=secret is not None)
 
 
 @user.command()
@@ -182,9 +181,14 @@ def _limits(given: Mapping[str, int]) -> dict[str, int | None]:
     return {name: value or None for name, value in given.items()}
 
 
-def read_new_secret(file: str | None) -> str:
-    """The secret in the file; "" if no file is given: the server creates one."""
-    return "" if file is None else read_secret("--new-secret-file", file)
+def read_new_secret(file: str | None) -> str | None:
+    """The secret in the file; None if no file is given: the server creates one."""
+    if file is None:
+        return None
+    secret = read_secret("--new-secret-file", file)
+    if not secret:
+        raise BadRequestError(f"--new-secret-file: {file} is empty")
+    return secret
 
 
 def _show_secret(name: str, secret: str, *, as_json: bool, given: bool) -> None:
