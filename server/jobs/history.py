@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from migration.jobs import JobState, JobView
-from store.errors import StoreError
+from store.errors import StoreError, StoreFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,13 +26,13 @@ _CUT_OFF = "the server stopped before the job ended; the job can be started agai
 
 
 def read_history(notes: Notes) -> list[JobView]:
-    """Oldest first; empty if there is none. An unreadable entry is skipped and logged."""
-    data = notes.get(_NAME)
-    if data is None:
-        return []
+    """Oldest first; empty if there is none, or it cannot be read, which is logged."""
     try:
+        data = notes.get(_NAME)
+        if data is None:
+            return []
         found = [JobView.of_document(document) for document in json.loads(data)]
-    except (ValueError, TypeError, KeyError) as error:
+    except (StoreFormatError, ValueError, TypeError, KeyError) as error:
         logger.warning("cannot read the history of jobs, starting without it: %s", error)
         return []
     return [

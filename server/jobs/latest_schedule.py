@@ -34,8 +34,8 @@ class LatestSchedule(PeriodicCheck):
         """Start a job if one is due. Returns whether it did."""
         now_ms = self._clock.now_ms()
         before = (each for each in self._jobs.views(self._kind.name) if each.scheduled)
-        last_ms = max(self._looked_ms, next((each.started_ms for each in before), 0))
-        if now_ms - last_ms < self._period_s * 1000:
+        last_ms = self._looked_ms or next((each.started_ms for each in before), 0)
+        if abs(now_ms - last_ms) < self._period_s * 1000:  # the clock may have been ahead then
             return False
         self._looked_ms = now_ms
         if not any(True for _ in self._kind.topics()):

@@ -15,7 +15,7 @@ from migration.errors import JobCancelledError
 from server.errors import JobRunningError
 from server.jobs.periodic_check import PeriodicCheck
 from server.jobs.scrub import BYTES_PER_S, ScrubWork
-from store.errors import StoreError
+from store.errors import StoreError, StoreFormatError
 
 if TYPE_CHECKING:
     from kvcq.inspect import Scrub
@@ -85,7 +85,10 @@ class ScrubSchedule(PeriodicCheck):
         if self._clock.monotonic_s() < self._not_before_s:
             return False
         state, now_ms = self._state, self._clock.now_ms()
-        if state is None or (state.is_over and now_ms - state.began_ms >= self._period_s * 1000):
+        # The last pass may have begun in the future: the clock may have been wrong then.
+        if state is None or (
+            state.is_over and abs(now_ms - state.began_ms) >= self._period_s * 1000
+        ):
             completed_ms, faults = (
                 (0, 0) if state is None else (state.completed_ms, state.completed_faults)
             )
@@ -163,12 +166,10 @@ class ScrubSchedule(PeriodicCheck):
     # --- what is kept ----------------------------------------------------------------------
 
     def _read(self) -> PassState | None:
-        data = self._store.notes.get(_NAME)
-        if data is None:
-            return None
         try:
-            return PassState(**json.loads(data))
-        except (ValueError, TypeError) as error:
+            data = self._store.notes.get(_NAME)
+            return None if data is None else PassState(**json.loads(data))
+        except (StoreFormatError, ValueError, TypeError) as error:
             logger.warning(
                 "cannot read how far the verification of the log is, starting over: %s", error
             )

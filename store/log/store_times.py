@@ -25,18 +25,22 @@ store times of all records from some position on.
 from __future__ import annotations
 
 import json
+import logging
 import struct
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from store.base import Lock
+from store.errors import StoreFormatError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from store.base import Clock
     from store.consume_queue import DispatchRequest
+
+logger = logging.getLogger(__name__)
 
 #: Store times stand still while the clock is behind the last one by at most this much, ms.
 CARRY_MS = 600_000
@@ -245,9 +249,13 @@ def write_left(values: NamedValues, left: Left) -> None:
 
 
 def read_left(values: NamedValues) -> Left | None:
-    """The last written value."""
-    value = values.get(_LEFT_STATE)
-    left = None if value is None else Left(*json.loads(value))
+    """The last written value; None if there is none, or it cannot be read, which is logged."""
+    try:
+        value = values.get(_LEFT_STATE)
+        left = None if value is None else Left(*json.loads(value))
+    except (StoreFormatError, ValueError, TypeError) as error:
+        logger.warning("cannot read the time that the last process left: %s", error)
+        return None
     return left if left is not None and left.boot else None
 
 

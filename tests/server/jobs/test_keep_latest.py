@@ -124,6 +124,21 @@ def test_they_are_looked_through_once_in_a_period(store: MessageStore) -> None:
     again.close()
 
 
+def test_a_clock_that_was_ahead_puts_nothing_off(store: MessageStore) -> None:
+    store.keep("T", latest=True)
+    clock = FakeClock()
+    clock.jump(1000 * 3600)
+    made = store_jobs_of(store, clock)
+    for ahead_hours in (0, 1000):
+        clock.jump(-ahead_hours * 3600)
+        assert made.latest.start_if_due()
+        made.jobs.wait(made.jobs.views()[0].job_id, 60)
+        assert not made.latest.start_if_due()
+        clock.jump(-10)
+        assert not made.latest.start_if_due(), "a small step begins no other"
+    made.close()
+
+
 def test_its_schedule_begins_and_ends_with_the_server(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -219,6 +219,13 @@ def test_a_history_of_another_form_is_left_out(
     assert data == b"{}" or "starting without it" in caplog.text
 
 
+def test_a_damaged_history_is_left_out(notes: Notes, caplog: pytest.LogCaptureFixture) -> None:
+    notes.put("jobs", b"[]")
+    (notes.directory / "jobs").write_bytes(b"\0" * 11)
+    assert Jobs([HeldKind()], notes, FakeClock()).views() == []
+    assert "starting without it" in caplog.text
+
+
 def test_a_history_that_cannot_be_written_harms_no_job(
     notes: Notes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -179,6 +179,20 @@ def test_the_server_scrubs_once_in_a_period(store: MessageStore) -> None:
     assert made.statistics()["scrub.completed_faults"] == 1
 
 
+@pytest.mark.parametrize("ahead_hours", [WEEK_HOURS, 10 * WEEK_HOURS])
+def test_a_clock_that_was_ahead_puts_no_pass_off(store: MessageStore, ahead_hours: float) -> None:
+    clock = FakeClock()
+    clock.jump(ahead_hours * HOUR_S)
+    made = store_jobs_of(store, clock)
+    assert made.scrubbing.start_if_due()
+    end_of_pass(made)
+    clock.jump(-ahead_hours * HOUR_S)
+    assert made.scrubbing.start_if_due()
+    end_of_pass(made)
+    clock.jump(-10)
+    assert not made.scrubbing.start_if_due(), "a small step begins no other"
+
+
 def test_a_pass_of_its_own_and_one_by_hand_run_side_by_side(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,6 +316,10 @@ def test_where_a_pass_was_is_no_matter_when_it_cannot_be_read(
     store: MessageStore, data: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.notes.put("scrub", data)
+    made = store_jobs_of(store)
+    assert "starting over" in caplog.text
+    caplog.clear()
+    (store.notes.directory / "scrub").write_bytes(data)  # without its checksum
     made = store_jobs_of(store)
     assert "starting over" in caplog.text
     assert made.statistics().get("scrub.pass_position") is None
