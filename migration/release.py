@@ -26,6 +26,7 @@ from migration.plan import OWN_ROCKSDB, end_of_own_rocksdb, own_rocksdb
 from migration.state import STATE_FILE, Phase, next_step, read_state, write_state
 from migration.steps import give_back, waits_here
 from store.base import SystemClock, fsync_directory, make_directory, no_progress
+from store.errors import StoreFormatError
 from store.state import STATE_TOPIC
 from store.store_dir import DirKind, StoreDir, inspect
 
@@ -65,20 +66,22 @@ def release(
     EngineFailedError.
     """
     state = read_state(root)
-    if state is None and inspect(root)[0] is DirKind.ROCKETMQ:
+    kind, identity = inspect(root)
+    if state is None and kind is DirKind.ROCKETMQ:
         raise IllegalStepError(
             "release",
             None,
             "the directory already belongs to RocketMQ",
             NextStep(hint=_START_THE_BROKER),
         )
+    if state is None and kind is not DirKind.OURS:
+        raise StoreFormatError(root, "is not a store")
     if state is not None and state.released:
         home = Home(state.released)
     elif home is Home.ROCKSDB:
         state = _check_rocksdb(state)
     else:
         state = _check_files(state)
-    kind, identity = inspect(root)
     done: list[str] = []
     if kind is DirKind.OURS and identity is not None:
         done += _give_back(root, identity.segment_bytes, state, home, progress)

@@ -242,3 +242,13 @@ def test_a_rocksdb_of_rocketmqs_that_is_behind_is_not_given_back_with_files(root
     release(root, home=Home.FILES)
     assert not [each for each in (root / "consumequeue").iterdir() if each.is_file()]
     assert plan_directory(root, LAYOUT, lambda *_: None).is_clean
+
+
+def test_what_is_no_store_is_not_advised_to_roll_back(tmp_path: Path) -> None:
+    for directory in (tmp_path / "empty", tmp_path / "other"):
+        directory.mkdir()
+    (tmp_path / "other/readme").touch()
+    for directory in (tmp_path / "empty", tmp_path / "other"):
+        for home in (None, Home.ROCKSDB):
+            with pytest.raises(StoreFormatError, match="is not a store"):
+                release(directory, home=home)
