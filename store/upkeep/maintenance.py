@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec
 
 from store.errors import StoreClosedError
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from store.topics import Topics
     from store.upkeep.services import Services
     from store.upkeep.upkeep import Upkeep
+
+P = ParamSpec("P")
 
 
 class Maintenance:
@@ -51,14 +53,8 @@ class Maintenance:
         topic: str | None = None,
     ) -> None:
         """Reclaim the space of expired and deleted rows: see ConsumeQueueStore. Slow."""
-
-        def told(share: float) -> None:
-            # Between pieces: closing does not wait for all of it.
-            self._appends.check_open()
-            progress(share)
-
         self._appends.check_open()
-        self._queues.compact(told, family=family, topic=topic)
+        self._queues.compact(self._while_open(progress), family=family, topic=topic)
 
     def rebuild(
         self, topic: str, queue_id: int | None, progress: Callable[[int, int, int], None]
@@ -69,12 +65,7 @@ class Maintenance:
         `progress`: see QueueRepair.rebuild. Raises UnknownTopicError, UnknownQueueError.
         """
         self._check_queue(topic, queue_id or 0)
-
-        def told(start: int, at: int, end: int) -> None:
-            self._appends.check_open()
-            progress(start, at, end)
-
-        return self._services.repair.rebuild(topic, queue_id, told)
+        return self._services.repair.rebuild(topic, queue_id, self._while_open(progress))
 
     def keep_latest(
         self, topic: str, queue_id: int, progress: Callable[[int, int], None]
@@ -85,13 +76,18 @@ class Maintenance:
         UnknownTopicError, UnknownQueueError.
         """
         self._check_queue(topic, queue_id)
-        durable_end = self._durable_end()
+        progress = self._while_open(progress)
+        return self._latest.keep(topic, queue_id, self._durable_end(), progress)
 
-        def told(done: int, total: int) -> None:
+    def _while_open(self, progress: Callable[P, None]) -> Callable[P, None]:
+        """`progress`, which raises StoreClosedError once the store is closed: closing does not wait
+        for the whole operation."""
+
+        def told(*args: P.args, **named: P.kwargs) -> None:
             self._appends.check_open()
-            progress(done, total)
+            progress(*args, **named)
 
-        return self._latest.keep(topic, queue_id, durable_end, told)
+        return told
 
     def _durable_end(self) -> int:
         """Physical offset below which everything is durable and dispatched, after a flush."""

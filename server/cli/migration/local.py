@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, cast
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
 
 from kvcq_client import Difference, Job, MigrationPlan, MigrationStatus, MigrationStep
 from kvcq_client.wire import from_wire
@@ -21,7 +21,7 @@ from server.process import prepare_to_open_stores
 from server.wire import differences_out, job_out, plan_out, status_out
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from migration.jobs import Job as RunningJob
@@ -55,22 +55,19 @@ class LocalTarget:
         self._watch = watch
         self._progress = lambda step, share: watch(step, share, "")
         self._opened: Migrator | None = None
-        self._closer: Callable[[], None] | None = None
+        self._opening = ExitStack()
         #: Notes for operators about what the steps have done.
         self.notes: list[str] = []
 
     def _migrator(self) -> Migrator:
         if self._opened is None:
             opening = open_migrator(self._root, self._progress)
-            self._opened = opening.__enter__()
-            self._closer = lambda: cast("None", opening.__exit__(None, None, None))
+            self._opened = self._opening.enter_context(opening)
         return self._opened
 
     def close(self) -> None:
-        if self._closer is not None:
-            self._closer()
-            self._closer = None
         self._opened = None
+        self._opening.close()
 
     def _answer(self, job: RunningJob | None) -> MigrationStep:
         return MigrationStep(None if job is None else job.job_id, self.status())
