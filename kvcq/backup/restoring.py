@@ -105,9 +105,7 @@ def restore(
         except BackupRefusedError:
             new.rmdir()
             raise
-        end, held_from = _restore_to(
-            new, place, backup, files, cut, cut_from, segments_only, progress
-        )
+        end, held_from = _restore_to(new, place, backup, files, cut, cut_from, progress)
         _check_free(root)
         new.rename(root)  # an empty directory may be in the way
         fsync_directory(root.parent)
@@ -123,7 +121,6 @@ def _restore_to(
     files: list[BackupFile],
     cut: Cut,
     cut_from: int,
-    segments_only: bool,  # noqa: FBT001 - as the caller has it
     progress: Progress,
 ) -> tuple[LogEnd, int | None]:
     """Write the store to the empty directory, durably. Returns the log's end, and `held_from`."""
@@ -141,7 +138,7 @@ def _restore_to(
         directory.checkpoint,
         Checkpoint(
             log_time_ms=end.last_time_ms,
-            queue_time_ms=0 if segments_only else end.last_time_ms,
+            queue_time_ms=end.last_time_ms,  # ignored if the queues are rebuilt
             flushed_offset=end.end_offset,
         ),
     )
