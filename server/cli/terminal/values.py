@@ -100,8 +100,8 @@ SIZE = Scaled("size", size_bytes, "a size such as 500MB, 10GiB or 4096")
 
 #: A queue of a topic.
 QUEUE = Whole(0, INT32_MAX)
-#: A count of queues, or of rows to print.
-COUNT = Whole(1, INT32_MAX)
+#: A count of queues, or of rows to print; one more, which tells whether there are more, fits, too.
+COUNT = Whole(1, INT32_MAX - 1)
 #: A queue offset.
 OFFSET = Whole(0, INT64_MAX)
 TIME = Moment()

@@ -7,7 +7,7 @@ from time import time
 import click
 import pytest
 
-from server.cli.terminal.values import TIME, Whole
+from server.cli.terminal.values import COUNT, INT32_MAX, TIME, Whole
 
 
 @pytest.mark.parametrize(
@@ -48,3 +48,10 @@ def test_whole_numbers_name_their_bounds(typed: str) -> None:
     with pytest.raises(click.BadParameter, match=r"whole number|from 0 to 10"):
         Whole(0, 10).convert(typed, None, None)
     assert Whole(0, 10).convert("10", None, None) == 10
+
+
+def test_one_row_more_than_the_most_fits_a_request() -> None:
+    """`kvcq timers list --limit 2147483647` ended with a traceback."""
+    with pytest.raises(click.BadParameter, match="is not from 1 to 2147483646"):
+        COUNT.convert(str(INT32_MAX), None, None)
+    assert COUNT.convert(str(INT32_MAX - 1), None, None) + 1 == INT32_MAX
