@@ -42,10 +42,10 @@ from store.format import is_topic_name
 from store.light_queue import is_light
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from store.state import Tables
+    from store.state import Tables, Window
 
 #: The files that are always written. A broker with enableLmq only reads the light one.
 _FILES = {
@@ -90,11 +90,17 @@ class WrittenBack(NamedTuple):
 
 
 def write_back(
-    root: Path, state: Tables, sources: Sequence[str] | None, now_ms: int
+    root: Path,
+    state: Tables,
+    windows_of: Callable[[str], Iterable[tuple[str, int, Window]]],
+    sources: Sequence[str] | None,
+    now_ms: int,
 ) -> WrittenBack | None:
     """Write the topics, shared groups and committed offsets of `state` to the broker's tables,
     durably.
 
+    `windows_of`: the windows of a shared group, also on queues that it has not received from yet: a
+    broker begins a queue without an offset at its end, or its beginning, as it sees fit.
     `sources`: the tables that were taken over, None if that is unknown. Rows of deleted topics and
     groups are only removed from these. Rows that could not be taken over do not change. Returns
     None, and writes nothing, if there is no `config/` or nothing to write. May be repeated; after a
@@ -108,7 +114,7 @@ def write_back(
     topics_before = _target(choices[Kind.TOPICS], Kind.TOPICS, sources)
     topics = _topics(state, topics_before, merged_rows(choices[Kind.TOPICS]), taken_over)
     before = _target(choices[Kind.OFFSETS], Kind.OFFSETS, sources)
-    offsets = _offsets(state, before, taken_over)
+    offsets = _offsets(_committed(state, windows_of), before, taken_over)
     groups = choices[Kind.GROUPS]
     known = merged_rows(groups)
     shared = {
@@ -217,7 +223,9 @@ def _is_ours(name: str) -> bool:
     return True
 
 
-def _offsets(state: Tables, before: Table, taken_over: Sequence[str]) -> dict[str, dict[int, int]]:
+def _offsets(
+    committed: Iterable[tuple[str, str, int, int]], before: Table, taken_over: Sequence[str]
+) -> dict[str, dict[int, int]]:
     """Offsets by topic and group. Offsets that this store cannot have changed are kept."""
     rows: dict[str, dict[int, int]] = {
         name: row
@@ -225,28 +233,31 @@ def _offsets(state: Tables, before: Table, taken_over: Sequence[str]) -> dict[st
         if before.path not in taken_over or not _is_ours(name)
     }
     fresh: dict[str, dict[int, int]] = {}
-    for group, topic, queue_id, offset in _committed(state):
+    for group, topic, queue_id, offset in committed:
         fresh.setdefault(f"{topic}{SEPARATOR}{group}", {})[queue_id] = offset
     for name, row in fresh.items():
         rows[name] = {**rows.get(name, {}), **row}
     return rows
 
 
-def _shared(state: Tables, group: str) -> Iterator[tuple[str, str, int, int]]:
-    for topic, queue_id, window in state.every_window(group):
+def _shared(
+    state: Tables, group: str, windows: Iterable[tuple[str, int, Window]]
+) -> Iterator[tuple[str, str, int, int]]:
+    for topic, queue_id, window in windows:
         yield group, topic, queue_id, window.done_below
-    if state.shared_group(group) is None:
-        return
     for topic, queue_id, offset in state.every_committed(TAKEN_GROUP):
         rest = topic.removeprefix(f"%RETRY%{group}")
         if rest != topic and rest[:1] in ("", "_", "+"):
             yield group, topic, queue_id, offset
 
 
-def _committed(state: Tables) -> Iterator[tuple[str, str, int, int]]:
+def _committed(
+    state: Tables, windows_of: Callable[[str], Iterable[tuple[str, int, Window]]]
+) -> Iterator[tuple[str, str, int, int]]:
     """Committed offsets. A shared group's is that of its first message that is not done, because a
     broker cannot store more."""
     for group in state.every_group():
         if group != TAKEN_GROUP:
-            yield from _shared(state, group)
+            if state.shared_group(group) is not None:
+                yield from _shared(state, group, windows_of(group))
             yield from ((group, *each) for each in state.every_committed(group))

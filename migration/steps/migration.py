@@ -114,6 +114,7 @@ class Migration:
         written = write_back(
             self.keeper.root,
             self.store.tables,
+            self.store.groups.every_window,
             self.state.config,
             self.clock.now_ms(),
         )

@@ -52,7 +52,7 @@ from store.state import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from store.consume_queue import ConsumeQueueStore
     from store.groups.dead_letters import DeadLetter
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from store.groups.turn import Turn
     from store.log import StoreTimes
     from store.puts import AppendPath
-    from store.state import Entry, Tables
+    from store.state import Entry, Tables, Window
     from store.topics import Topics
 
 T = TypeVar("T")
@@ -173,6 +173,15 @@ class SharedGroups:
             raise GroupKindError(group, is_shared=False)
         windows = [*islice(list_queues(self._tables, self._queues, group, after, limit), limit)]
         return described(self._reads, self._queues, windows, self._now_ms())
+
+    def every_window(self, group: str) -> Iterator[tuple[str, int, Window]]:
+        """The group's windows on all queues of the topics that it has received from; on a queue
+        that it has not received from, where it would begin. Raises DamagedQueueError."""
+        after: tuple[str, int] | None = None
+        most = MOST_DESCRIBED
+        while page := [*islice(list_queues(self._tables, self._queues, group, after, most), most)]:
+            yield from page
+            after = page[-1][:2]
 
     def held(self, group: str, queues: Iterable[tuple[str, int]]) -> dict[int, int]:
         """Number of messages of these queues in flight, by the nonce of their lease."""

@@ -55,7 +55,7 @@ BEFORE = """{
 
 
 def _write_back(root: Path, state: State) -> WrittenBack | None:
-    return write_back(root, state, None, 0)
+    return write_back(root, state, state.every_window, None, 0)
 
 
 def _written(root: Path, state: State) -> int:
@@ -193,7 +193,7 @@ def test_offsets_of_groups_of_light_queues_go_where_the_broker_looks_for_them(
     state.commit("%LMQ%reader", [("%LMQ%a", 0, 7)])
     state.commit("billing", [("orders", 0, 8), ("%LMQ%a", 0, 9)])
     sources = ["config/lmqConsumerOffset.json"]
-    written = write_back(tmp_path, state, sources, 0)
+    written = write_back(tmp_path, state, state.every_window, sources, 0)
     assert written is not None
     assert (written.offsets, written.offsets_paths[0]) == (3, sources[0])
     text = path.read_text()
@@ -212,7 +212,7 @@ def test_rows_that_nobody_noted_as_taken_over_stay(tmp_path: Path, state: State)
         '{"topicConfigTable":{"empty":{"topicName":"empty","writeQueueNums":2}}}'
     )
     state.commit("other", [("orders", 0, 8)])
-    assert write_back(tmp_path, state, None, 0) is not None
+    assert write_back(tmp_path, state, state.every_window, None, 0) is not None
     found = read_config(tmp_path)
     assert GroupOffset("billing", "orders", 0, 2) in found.offsets
     assert GroupOffset("other", "orders", 0, 8) in found.offsets
@@ -262,7 +262,7 @@ def test_files_whose_version_counts_further_win_over_a_database(
     ]
     assert found.sources == ("config/consumerOffsets",)
     state.commit("billing", [("orders", 0, 8)])
-    written = write_back(tmp_path, state, found.sources, 0)
+    written = write_back(tmp_path, state, state.every_window, found.sources, 0)
     assert written is not None
     assert written.offsets_paths == (
         "config/consumerOffsets",
@@ -399,7 +399,10 @@ def test_what_a_broker_kept_in_databases_is_written_to_files_as_well(
     state.make("orders", 4)
     state.make("new", 2)
     state.commit("billing", [("orders", 0, 8)])
-    assert write_back(tmp_path, state, read_config(tmp_path).sources, 0) is not None
+    assert (
+        write_back(tmp_path, state, state.every_window, read_config(tmp_path).sources, 0)
+        is not None
+    )
     for database in ("consumerOffsets", "topics", "subscriptionGroups"):
         shutil.rmtree(tmp_path / "config" / database)
     found = read_config(tmp_path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import struct
 from collections import Counter
 from contextlib import closing
@@ -19,6 +20,7 @@ from migration.steps import adopting, giving_back
 from migration.steps.adopting import adopt
 from store.groups import Outcome
 from store.message import Message
+from store.metadata import SharedGroup
 from tests.migration.steps.test_inheriting import (
     HOUR_MS,
     NOW_MS,
@@ -208,6 +210,29 @@ def test_messages_in_flight_go_back_as_offsets_and_are_counted(
     assert any("6 acknowledged messages behind them again" in line for line in told), told
     assert any(line.startswith("1 shared groups written for the broker") for line in told), told
     text = (root / "config" / "consumerOffset.json").read_text()
-    assert '"orders@workers":{0:2}' in text.replace(" ", ""), text
+    assert '"orders@workers":{0:2,1:0}' in text.replace(" ", ""), text
     assert json.loads((root / "config" / "topics.json").read_text())
     assert HALVES
+
+
+@pytest.mark.parametrize("from_latest", [False, True])
+def test_a_queue_that_a_shared_group_has_not_received_from_has_an_offset_too(
+    broker: WaitingBroker, clock: FakeClock, from_latest: bool
+) -> None:
+    broker.put("orders", 1)
+    root = broker.stop()
+    adopt(root, layout=LAYOUT)
+    with closing(opened(root, clock)) as store:
+        store.create_topics([("t", 3)])
+        store.groups.create("workers", SharedGroup(from_latest=from_latest))
+        store.put([Message("t", b"x", queue_id) for queue_id in range(3)])
+        store.groups.receive("workers", "t", max_messages=1)  # from the latest on: nothing
+        store.put([Message("t", b"x", queue_id) for queue_id in range(3)])
+        (got,) = store.groups.receive("workers", "t", max_messages=1).deliveries
+        store.groups.acknowledge("workers", [got.handle])
+    release(root, home=Home.FILES)
+    text = re.sub(r"\s", "", (root / "config" / "consumerOffset.json").read_text())
+    (row,) = re.findall(r'"t@workers":{([^}]*)}', text)
+    found = dict(each.split(":") for each in row.split(","))
+    assert found.keys() == {"0", "1", "2"}
+    assert sorted(map(int, found.values())) == ([1, 1, 2] if from_latest else [0, 0, 1])
