@@ -117,19 +117,19 @@ def _timers(store: MessageStore, root: Path, clock: Clock) -> list[str]:
 
 
 def _in_flight(store: MessageStore) -> list[str]:
-    groups = undone = again = 0
+    groups: set[str] = set()
+    undone = again = 0
     for group in store.tables.every_group():
-        if store.tables.shared_group(group) is None:
-            continue
-        groups += 1
         for _, _, window in store.tables.every_window(group):
+            if window.undone:
+                groups.add(group)
             undone += window.undone
             again += window.next_offset - window.done_below - window.undone
     if not undone:
         return []
     lines = [
-        f"{undone} messages that {groups} shared groups have in flight, or would receive again, "
-        "are delivered by the broker from the first of them on"
+        f"{undone} messages that {len(groups)} shared groups have in flight, or would receive "
+        "again, are delivered by the broker from the first of them on"
     ]
     if again:
         lines.append(
