@@ -153,7 +153,7 @@ def open_migrator(root: Path, progress: Progress = no_progress) -> Iterator[Migr
     kind, identity = inspect(root)
     if kind is DirKind.ROCKETMQ:
         raise IllegalStepError("this step", None, "RocketMQ wrote this store", NextStep("start"))
-    if kind is not DirKind.OURS or identity is None:
+    if identity is None:
         raise StoreFormatError(root, "is not a store")
     config = StoreConfig(
         root=root,

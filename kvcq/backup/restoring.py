@@ -41,7 +41,7 @@ from store.format import (
 )
 from store.log import SegmentSet, free_bytes, read_falls, read_kept_again, write_kept_again
 from store.state import STATE_TOPIC
-from store.store_dir import FORMAT_VERSION, DirKind, StoreDir, inspect
+from store.store_dir import FORMAT_VERSION, StoreDir, inspect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -350,8 +350,8 @@ def _cut_log(directory: StoreDir, backup: Backup, cut: Cut, cut_from: int) -> Lo
     """Cut the log durably where it is to end, not before `cut_from`. Raises BackupError if the
     directory is not a store."""
     try:
-        kind, identity = inspect(directory.root)
-        if kind is not DirKind.OURS or identity is None:
+        _, identity = inspect(directory.root)
+        if identity is None:
             raise BackupError(f"backup {backup.backup_id} does not contain a kvcq store")
         segments = SegmentSet.load(directory.commitlog, identity.segment_bytes)
     except StoreFormatError as error:

@@ -123,7 +123,7 @@ def plan_directory(root: Path, layout: FileLayout | None, progress: Progress) ->
     state = read_state(root)
     if kind is DirKind.ROCKETMQ or (state is not None and state.phase is Phase.ADOPTING):
         return _plan_legacy(root, layout, progress)
-    if kind is not DirKind.OURS or identity is None:
+    if identity is None:
         refuse_other_layouts(root)
         raise StoreFormatError(root, "is not a store: there is nothing to plan")
     with closing(

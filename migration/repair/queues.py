@@ -13,7 +13,7 @@ from store.base import SystemClock, no_progress
 from store.errors import DamagedLogError, StoreFormatError
 from store.format import read_noted
 from store.log import Damage, SegmentSet, check_has_durable, walk
-from store.store_dir import DirKind, StoreDir, inspect
+from store.store_dir import StoreDir, inspect
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,8 +45,8 @@ def set_queues_aside(
     open; DamagedLogError if the log is damaged, unless `skip_damaged`. On an error nothing is
     changed.
     """
-    kind, identity = inspect(root)
-    if kind is not DirKind.OURS or identity is None:
+    _, identity = inspect(root)
+    if identity is None:
         raise StoreFormatError(root, "is not a kvcq store")
     state = read_state(root)
     if state is not None:

@@ -17,7 +17,7 @@ from migration.state import SideName, next_step, read_state, write_state
 from store.base import SystemClock, make_directory, move_aside
 from store.errors import StoreFormatError
 from store.log import SegmentSet
-from store.store_dir import DirKind, StoreDir, inspect
+from store.store_dir import StoreDir, inspect
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,9 +33,9 @@ def set_side_aside(root: Path, name: SideName) -> None:
     other side has them. Raises StoreFormatError, StoreLockedError, IllegalStepError if the side is
     not in use, or is not proved wrong: it may be the correct one.
     """
-    kind, identity = inspect(root)
+    _, identity = inspect(root)
     state = read_state(root)
-    if kind is not DirKind.OURS or identity is None or state is None:
+    if identity is None or state is None:
         raise StoreFormatError(root, "has no migration")
     if not state.uses(name):
         raise IllegalStepError(

@@ -34,7 +34,7 @@ from store.state import (
     pack_topic,
     topic_key,
 )
-from store.store_dir import FORMAT_VERSION, DirKind, StoreDir, inspect
+from store.store_dir import FORMAT_VERSION, StoreDir, inspect
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,8 +61,8 @@ def repair_state(root: Path, progress: Progress = no_progress) -> RepairedState 
     After a crash before that there is no database, and the repair can be repeated.
     """
     clock = SystemClock()
-    kind, identity = inspect(root)
-    if kind is not DirKind.OURS or identity is None or identity.format_version < FORMAT_VERSION:
+    _, identity = inspect(root)
+    if identity is None or identity.format_version < FORMAT_VERSION:
         raise StoreFormatError(root, f"is not a store of format {FORMAT_VERSION}")
     with closing(StoreDir.open(root, identity.segment_bytes, clock)) as directory:
         with closing(SegmentSet.load(directory.commitlog, identity.segment_bytes)) as segments:
