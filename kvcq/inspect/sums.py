@@ -35,11 +35,10 @@ class BucketSums:
         self.count += len(hashes)
         np.add.at(self._sums, self.buckets_of(hashes if by is None else by), hashes)
 
-    def merge(self, other: BucketSums) -> BucketSums:
-        """Add the other's sums to this one, and return it."""
+    def merge(self, other: BucketSums) -> None:
+        """Add the other's sums."""
         self.count += other.count
         self._sums += other._sums
-        return self
 
     def buckets_of(self, hashes: Hashes) -> Ints:
         return (hashes & np.uint64(len(self._sums) - 1)).view(np.int64)

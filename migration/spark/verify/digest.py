@@ -64,13 +64,12 @@ class Digest:
         found = self.units.differing(other.units)
         return np.union1d(found, self.times.differing(other.times)) if times else found
 
-    def merge(self, other: Digest) -> Digest:
-        """Add the other's sums to this digest, and return it."""
+    def merge(self, other: Digest) -> None:
+        """Add the other's sums."""
         self.units.merge(other.units)
         self.times.merge(other.times)
         self.keys.merge(other.keys)
         self.ends.merge(other.ends)
-        return self
 
 
 def queues_of(units: pa.RecordBatch) -> Hashes:

@@ -33,11 +33,10 @@ class EndsByHash:
         offsets = np.asarray(units.column("queue_offset"))
         self._append(_reduced(_Table(queues, places, offsets)))
 
-    def merge(self, other: EndsByHash) -> EndsByHash:
-        """Add the other's units to this table, and return it."""
+    def merge(self, other: EndsByHash) -> None:
+        """Add the other's units."""
         for part in other._parts:
             self._append(part)
-        return self
 
     def table(self) -> _Table:
         """One row for each queue, hashes ascending."""
