@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from kvcq_bench.run import Run
 
 #: The directory of the store that grows with its queues; the log grows with messages.
-_OF_QUEUES = ("disk_kvcq_bytes",)
+_OF_QUEUES = "disk_kvcq_bytes"
 
 
 def note_made(recorder: Recorder, queues: int, what: str, empty: Mapping[str, float]) -> None:
@@ -34,8 +34,8 @@ def restart(run: Run, queues: int, what: str, empty: Mapping[str, float]) -> Non
     recorder.figure(f"ready after a clean stop, {queues:,} {what}", ready_s, "s")
     now = recorder.point(queues, ready_s=ready_s)
     note_growth(recorder, f"{queues:,} {what}, restarted", empty, now)
-    if all(name in now and name in empty for name in _OF_QUEUES):  # all is on disk now
-        growth = sum(now[name] - empty[name] for name in _OF_QUEUES)
+    if _OF_QUEUES in now and _OF_QUEUES in empty:  # all is on disk now
+        growth = now[_OF_QUEUES] - empty[_OF_QUEUES]
         recorder.figure(f"disk of a queue, {queues:,} {what}", growth / max(1, queues), "B")
 
 
