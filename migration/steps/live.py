@@ -56,7 +56,6 @@ class LiveMigration:
         # Set by `begin`.
         self._begun = False
         self._on: Migration
-        self._double: DoubleQueueStore
         self._verifier: Verifying
         # Guarded by _steps; may be read without it.
         self._filling: Job | None = None
@@ -65,7 +64,6 @@ class LiveMigration:
     def begin(self, store: MessageStore, double: DoubleQueueStore) -> None:
         """Allow steps, and continue unfinished work of an earlier process."""
         self._on = Migration(store, double, self._keeper, self._opener, self._clock)
-        self._double = double
         self._verifier = Verifying(self._on)
         if self.state.inherits is not None:
             taken = inherit(store, self._keeper.root, self.state.inherits)
@@ -84,7 +82,7 @@ class LiveMigration:
 
     @property
     def double(self) -> DoubleQueueStore:
-        return self._double
+        return self._on.double
 
     @property
     def on(self) -> Migration:
@@ -128,13 +126,13 @@ class LiveMigration:
                 # Rows of an earlier attempt may be wrong.
                 self._opener.remove(SideName.ROCKSDB)
                 store = self._opener.rocksdb()
-                self._double.attach(SideName.ROCKSDB, store)
+                self.double.attach(SideName.ROCKSDB, store)
                 try:
-                    self._double.change_phase(
+                    self.double.change_phase(
                         lambda: self._on.moved("double write began", Phase.DOUBLE_WRITE)
                     )
                 except BaseException:
-                    self._double.detach(SideName.ROCKSDB).close()
+                    self.double.detach(SideName.ROCKSDB).close()
                     raise
             elif state.phase is not Phase.DOUBLE_WRITE:
                 raise self._on.refuse("start", "the double write has begun already")
@@ -176,7 +174,7 @@ class LiveMigration:
                 self._check_joined("cutover", [SideName.ROCKSDB])
                 return self._on.moved("reads come from RocksDB", Phase.ROCKSDB)
 
-            self._double.change_phase(cut)
+            self.double.change_phase(cut)
             return self.state
 
     def rollback(self) -> Job | None:
@@ -189,7 +187,7 @@ class LiveMigration:
             state = self.state
             if state.phase in (Phase.DOUBLE_WRITE, Phase.VERIFIED):
                 self._jobs.stop()
-                self._double.change_phase(
+                self.double.change_phase(
                     lambda: self._on.moved(
                         taken_back("RocksDB is given up", state),
                         Phase.FILES,
@@ -214,7 +212,7 @@ class LiveMigration:
                     event = taken_back("reads come from files", state)
                     return self._on.moved(event, Phase.DOUBLE_WRITE, verified=None)
 
-                self._double.change_phase(back)
+                self.double.change_phase(back)
                 return None
             if state.phase is Phase.FINISHED:
                 return self._rebuild_files()
@@ -234,11 +232,11 @@ class LiveMigration:
             if state.phase is Phase.ROCKSDB:
                 # Older snapshots lack ends of queues without messages, which only the files had.
                 self._on.store.snapshots.take_anew()
-                self._double.change_phase(
+                self.double.change_phase(
                     lambda: self._on.moved("finished", Phase.FINISHED, stopped="")
                 )
-            is_absent = SideName.FILES in self._double.absent
-            if is_absent or self._double.side(SideName.FILES) is not None:
+            is_absent = SideName.FILES in self.double.absent
+            if is_absent or self.double.side(SideName.FILES) is not None:
                 self._jobs.stop()
                 self._on.drop(SideName.FILES)
             return self.state
@@ -253,7 +251,7 @@ class LiveMigration:
                 self._filling.stop()
             if self._on.unopened:
                 raise self._on.refuse("resume", self._on.unopened)
-            for side in self._double.sides():
+            for side in self.double.sides():
                 if side.failure is not None:
                     self._on.reopen(side)
             if self.state.stopped:
@@ -282,7 +280,7 @@ class LiveMigration:
         self._opener.maintain()
         if not self._begun or self.state.stopped or self._jobs.closed:
             return
-        lags = any(not side.joined and side.failure is None for side in self._double.sides())
+        lags = any(not side.joined and side.failure is None for side in self.double.sides())
         if (lags or self.state.pending is not None) and self._steps.acquire(blocking=False):
             try:
                 failed = self._filling is not None and self._filling.error is not None
@@ -301,9 +299,9 @@ class LiveMigration:
     def _fill(self) -> Job:
         """The running backfill, or a new one."""
         if self._filling is None or not self._filling.is_running:
-            if self.state.pending is not None and self._double.side(SideName.FILES) is None:
+            if self.state.pending is not None and self.double.side(SideName.FILES) is None:
                 try:
-                    self._double.attach(SideName.FILES, self._opener.files(self.state))
+                    self.double.attach(SideName.FILES, self._opener.files(self.state))
                 except (OSError, StoreError) as error:
                     self._keeper.stop(error)
                     raise
@@ -335,5 +333,5 @@ class LiveMigration:
 
     def _check_joined(self, step: str, names: Iterable[SideName]) -> None:
         """Raise unless these sides are joined. Must be called between two dispatches."""
-        if not all(map(self._double.is_joined, names)):
+        if not all(map(self.double.is_joined, names)):
             raise self._on.refuse(step)
