@@ -3,11 +3,11 @@
 from migration.steps.adopting import adopt
 from migration.steps.giving_back import give_back, waits_here
 from migration.steps.live import LiveMigration
-from migration.steps.verify import VerifyOptions
+from migration.steps.verify import KEY_EVERY
 
 __all__ = [
+    "KEY_EVERY",
     "LiveMigration",
-    "VerifyOptions",
     "adopt",
     "give_back",
     "waits_here",

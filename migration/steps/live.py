@@ -17,7 +17,7 @@ from migration.steps.filling import fill
 from migration.steps.ingesting import ingest
 from migration.steps.inheriting import inherit
 from migration.steps.migration import Migration, taken_back
-from migration.steps.verify import VerifyOptions
+from migration.steps.verify import KEY_EVERY
 from migration.steps.verifying import Verifying
 from store.errors import StoreError
 
@@ -96,7 +96,7 @@ class LiveMigration:
 
     @property
     def differences(self) -> Sequence[Finding]:
-        """Findings of the last verification in this process, at most VerifyOptions.kept."""
+        """Findings of the last verification in this process, at most 10,000."""
         return self._verifier.differences
 
     @property
@@ -138,8 +138,9 @@ class LiveMigration:
                 raise self._on.refuse("start", "the double write has begun already")
             return self._fill()
 
-    def verify(self, options: VerifyOptions | None = None) -> Job:
-        """Start a job that compares log, files and RocksDB up to the current cut point.
+    def verify(self, key_every: int = KEY_EVERY) -> Job:
+        """Start a job that compares log, files and RocksDB up to the current cut point. Keys are
+        compared of one message in `key_every`.
 
         In DOUBLE_WRITE it ends in VERIFIED if there is no difference. Raises IllegalStepError.
         """
@@ -148,11 +149,10 @@ class LiveMigration:
                 return self._verifying
             if self._on.waits_for:
                 raise self._on.refuse("verify")
-            wanted = options or VerifyOptions()
             # Replaced when the verification ends. It only stays if the process is killed.
             self._keeper.move("a verification began", broken_off=BrokenOff("the process ended"))
             self._verifying = self._jobs.begin(
-                "verify", lambda job: self._verifier.run(job, wanted)
+                "verify", lambda job: self._verifier.run(job, key_every)
             )
             return self._verifying
 

@@ -6,13 +6,12 @@ kvcq/inspect/comparison.py. It only reports, and never repairs.
 Concurrent changes (expired segments, deleted topics) may make sums differ. The detailed comparison
 uses the state at its time, so they are not reported.
 
-Memory: one page of units, 1 MiB for each side, and at most `kept` differences; others are counted.
+Memory: one page of units, 1 MiB for each side, and at most 10,000 differences; others are counted.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.inspect import Comparison, Finding, Kind, faults_of, request_at
@@ -35,19 +34,13 @@ if TYPE_CHECKING:
     from store.message_store import MessageStore
 
 _READ = 4096
+_KEPT = 10_000  # differences
+
+#: Of the messages with keys, one in this many is looked up by key on each side.
+KEY_EVERY = 16
 
 #: In place of a missing unit.
 NOTHING = "nothing"
-
-
-@dataclass(frozen=True)
-class VerifyOptions:
-    """What to compare, and how much to keep."""
-
-    #: Of the messages with keys, one in this many is looked up by key on each side; 0: none.
-    key_every: int = 16
-    #: Most differences that are kept; others are counted.
-    kept: int = 10_000
 
 
 class Verified(NamedTuple):
@@ -74,12 +67,12 @@ class Verification:
     """One run. Used by one job's thread."""
 
     def __init__(
-        self, store: MessageStore, double: DoubleQueueStore, job: Job, options: VerifyOptions
+        self, store: MessageStore, double: DoubleQueueStore, job: Job, key_every: int
     ) -> None:
         self._store = store
         self._double = double
         self._job = job
-        self._options = options
+        self._key_every = key_every
         self._admission = store.admission
         self._feed = LogFeed(store)
         self._changes = double.changes
@@ -177,7 +170,7 @@ class Verification:
         """Report a difference. `where`: topic, queue id, queue offset."""
         self._differences += 1
         self._job.count(differences=1)
-        if len(self._found) < self._options.kept:
+        if len(self._found) < _KEPT:
             self._found.append(
                 Finding(
                     kind,
@@ -190,11 +183,11 @@ class Verification:
             )
 
     def _compare_some_keys(self, requests: Sequence[DispatchRequest]) -> None:
-        if every := self._options.key_every:
-            indexed = [request for request in requests if request.keys or request.tag_code]
-            for request in indexed[-(self._with_keys + 1) % every :: every]:
-                self._compare_keys(request)
-            self._with_keys += len(indexed)
+        every = self._key_every
+        indexed = [request for request in requests if request.keys or request.tag_code]
+        for request in indexed[-(self._with_keys + 1) % every :: every]:
+            self._compare_keys(request)
+        self._with_keys += len(indexed)
 
     def _compare_keys(self, request: DispatchRequest) -> None:
         hit = KeyHit(request.store_time_ms, request.physical_offset)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kvcq.inspect import Finding
     from migration.jobs import Job
     from migration.steps.migration import Migration
-    from migration.steps.verify import Verified, VerifyOptions
+    from migration.steps.verify import Verified
 
 
 class Verifying:
@@ -24,15 +24,15 @@ class Verifying:
 
     def __init__(self, on: Migration) -> None:
         self._on = on
-        #: Findings of the last verification in this process, at most VerifyOptions.kept.
+        #: Findings of the last verification in this process, at most 10,000.
         self.differences: Sequence[Finding] = ()
 
-    def run(self, job: Job, options: VerifyOptions) -> Outcome:
+    def run(self, job: Job, key_every: int) -> Outcome:
         on = self._on
         compared = on.double.changes
         try:
             try:
-                found = Verification(on.store, on.double, job, options).run()
+                found = Verification(on.store, on.double, job, key_every).run()
             except (JobCancelledError, StoreBusyError):
                 raise
             except Exception as error:

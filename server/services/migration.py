@@ -10,7 +10,7 @@ from kvcq_client.pb.v1 import migration_pb2 as pb
 from kvcq_client.pb.v1 import migration_pb2_grpc
 from migration.jobs import Job
 from migration.state import SideName
-from migration.steps import VerifyOptions
+from migration.steps import KEY_EVERY
 from server.edge import MAX_FILES
 from server.wire import (
     bounded,
@@ -74,10 +74,8 @@ class MigrationService(migration_pb2_grpc.MigrationServiceServicer):
         return status
 
     async def VerifyMigration(self, request: pb.VerifyMigrationRequest, context: Context) -> Step:
-        every = bounded("key_every", request.key_every, VerifyOptions().key_every, 1 << 30)
-        return await self._step(
-            self._migrator.live_for("verify").verify, VerifyOptions(key_every=every)
-        )
+        every = bounded("key_every", request.key_every, KEY_EVERY, 1 << 30)
+        return await self._step(self._migrator.live_for("verify").verify, every)
 
     async def ListDifferences(self, request: pb.ListDifferencesRequest, context: Context) -> bytes:
         limit = bounded("limit", request.limit, _DEFAULT_DIFFERENCES, _MAX_DIFFERENCES)

@@ -14,7 +14,7 @@ from migration.broker_config import reclaims_unexpired
 from migration.plan import layout_given
 from migration.release import Home
 from migration.state import SideName
-from migration.steps import VerifyOptions
+from migration.steps import KEY_EVERY
 from server.cli.migration.ingest import ingest
 from server.cli.migration.on_store import OnStore, existing_directory, on_store, opened
 from server.cli.migration.shown import (
@@ -164,7 +164,7 @@ def status(on: OnStore, *, wait: bool) -> None:
 @click.option(
     "--key-every",
     type=COUNT,
-    default=VerifyOptions().key_every,
+    default=KEY_EVERY,
     show_default=True,
     help="Verify the keys of one message in N.",
 )

@@ -13,7 +13,7 @@ from migration.next_step import NextStep
 from migration.plan import plan_directory
 from migration.release import Home, release
 from migration.repair import set_side_aside
-from migration.steps import VerifyOptions, adopt
+from migration.steps import adopt
 from server.cli.migration.target import POLL_S, progress_of
 from server.cli.on_disk import raising_command_errors
 from server.cli.terminal import CommandError, InterruptedCommandError
@@ -102,8 +102,7 @@ class LocalTarget:
         return self._answer(self._migrator().live_for("start").start())
 
     def verify(self, key_every: int) -> MigrationStep:
-        options = VerifyOptions(key_every=key_every) if key_every else VerifyOptions()
-        return self._answer(self._settled("verify").verify(options))
+        return self._answer(self._settled("verify").verify(key_every))
 
     def differences(self, limit: int) -> list[Difference]:
         found = self._migrator().live.differences[:limit]

@@ -27,7 +27,6 @@ from migration.state.phase import Phase
 from migration.state.state import FileLayout, read_state, write_state
 from migration.steps.adopting import adopt
 from migration.steps.inheriting import Inheritance
-from migration.steps.verify import VerifyOptions
 from store.message import Message
 from tests.support.golden_store import (
     INDEX_ENTRIES,
@@ -70,7 +69,7 @@ def _all_the_way_and_back(root: Path) -> None:
     adopt(root, layout=LAYOUT)
     with open_migrator(root) as migrator:
         done(migrator.live.start())
-        done(migrator.live.verify(VerifyOptions(key_every=1)))
+        done(migrator.live.verify(key_every=1))
         assert list(migrator.live.differences) == []
         migrator.live.cutover()
         migrator.live.finish()
@@ -141,7 +140,7 @@ def test_a_tag_that_the_index_lacks_is_a_difference(tmp_path: Path) -> None:
     with open_migrator(root) as migrator:
         assert migrator.live.state.phase is Phase.FILES
         done(migrator.live.start())
-        done(migrator.live.verify(VerifyOptions(key_every=1)))
+        done(migrator.live.verify(key_every=1))
         found = list(migrator.live.differences)
         assert found
         assert {(each.topic, each.place, each.side) for each in found} == {

@@ -21,7 +21,6 @@ from migration.state.phase import Phase
 from migration.state.state import FileLayout, read_state, write_state
 from migration.steps.adopting import adopt
 from migration.steps.inheriting import Inheritance
-from migration.steps.verify import VerifyOptions
 from server.cli.main import main
 from store.base import no_progress
 from store.consume_queue import Boundary
@@ -135,7 +134,7 @@ def test_a_golden_store_goes_all_the_way_and_back_with_equal_results(name: str, 
         assert migrator.live.state.phase is Phase.FILES
         check_against_rocketmq(store, name, view)
         done(migrator.live.start())
-        done(migrator.live.verify(VerifyOptions(key_every=1)))
+        done(migrator.live.verify(key_every=1))
         assert list(migrator.live.differences) == []
         migrator.live.cutover()
         check_against_rocketmq(store, name, view)
@@ -152,7 +151,7 @@ def test_a_golden_store_goes_all_the_way_and_back_with_equal_results(name: str, 
         done(migrator.live.rollback())
         assert migrator.live.state.phase is Phase.DOUBLE_WRITE
         check_against_rocketmq(store, name, view)
-        done(migrator.live.verify(VerifyOptions(key_every=1)))
+        done(migrator.live.verify(key_every=1))
         assert list(migrator.live.differences) == []
         done(migrator.live.rollback())
     if name == "both":
@@ -250,7 +249,7 @@ def test_faulty_files_are_reported_and_made_again_from_the_log(tmp_path: Path) -
     with open_migrator(root) as migrator:
         check_against_rocketmq(migrator._store, "both", "files", step=9)
         done(migrator.live.start())
-        done(migrator.live.verify(VerifyOptions(key_every=1)))
+        done(migrator.live.verify(key_every=1))
         assert list(migrator.live.differences) == []
 
 
