@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 #: that may be in progress, so that the edge can reject a burst with an error. A client that begins
 #: calls and cancels them at once (rapid reset) fills it: with 100,000 it took 2 GiB.
 MAX_PENDING_CALLS = 10_000
-
+#: How long they may wait: their callers have deadlines. After 30 s, which a loop may stand still on
+#: a machine that is suspended or swaps, gRPC would cancel them.
+LONGEST_PENDING_S = 24 * 3600
 
 #: A connection without a call is closed after this long. Our client has a stream open as long as it
 #: is used; others connect again with their next call.
@@ -52,6 +54,7 @@ def rpc_options(config: ServerConfig) -> tuple[tuple[str, int], ...]:
         # let in, for a turn of the loop; then the edge takes them, or says why not.
         ("grpc.server.max_pending_requests", MAX_PENDING_CALLS),
         ("grpc.server.max_pending_requests_hard_limit", MAX_PENDING_CALLS),
+        ("grpc.server_max_unrequested_time_in_server", LONGEST_PENDING_S),
         # How much of a request may be here before it is read; the probe would raise it.
         ("grpc.http2.bdp_probe", 0),
         ("grpc.http2.lookahead_bytes", UNREAD_BYTES),
