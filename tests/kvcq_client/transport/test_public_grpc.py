@@ -76,6 +76,7 @@ async def _run(served: Served, environment: dict[str, str]) -> list[str]:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("is_public", [True, False])
 @pytest.mark.slow
+@pytest.mark.timeout(300)  # more than `_run` may take
 async def test_calls_that_are_given_up_leave_no_memory_behind(
     served: Served, is_public: bool
 ) -> None:

@@ -358,6 +358,7 @@ async def test_requests_that_were_cut_leave_nothing_in_memory(tmp_path: Path, wo
 
 @pytest.mark.slow
 @pytest.mark.integration
+@pytest.mark.timeout(600)  # of thousands of large calls
 @pytest.mark.parametrize("workers", [1, 2])
 async def test_memory_stays_below_1_gib_whatever_clients_send(tmp_path: Path, workers: int) -> None:
     settings = (
