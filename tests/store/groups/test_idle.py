@@ -11,6 +11,7 @@ import pytest
 from store.message import Message
 from store.state.rows import windows_range
 from tests.support.stores import open_small
+from tests.support.until import wait_until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,10 +40,10 @@ def test_idle_groups_on_many_queues_take_no_memory(
             for number in range(GROUPS):
                 _receive(store, f"g{number}", topics)
             gc.collect()
-            grown = tracemalloc.get_traced_memory()[0] - before
+            # At any moment a thread may have a piece of the log in memory, which it reads.
+            wait_until(lambda: tracemalloc.get_traced_memory()[0] - before < SLACK_BYTES)
         finally:
             tracemalloc.stop()
-        assert grown < SLACK_BYTES
         # A group that was given something has a row for that queue, and for no other.
         store.put([Message(topics[0], b"a", 7)])
         [delivery] = store.groups.receive("g0", topics[0]).deliveries
