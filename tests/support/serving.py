@@ -17,6 +17,7 @@ from migration.opening import open_any
 from server.app import Server
 from server.app import server as server_module
 from server.config import ServerConfig
+from server.process import private_bytes
 from server.settings import RunningSettings, Settings
 from tests.support.checked import assert_whole
 from tests.support.front_here import FrontHere
@@ -127,6 +128,9 @@ async def serving(
     server = Server(running_settings, opener, [listener])
     if server._fronts is not None:
         server._fronts._start = FrontHere.start
+    memory, left = server._edge.memory, private_bytes()
+    of_process = memory._private
+    memory._private = lambda: max(0, of_process() - left)  # what other tests left is not its own
     running = asyncio.create_task(server.run())
 
     async def until(event: asyncio.Event) -> None:
