@@ -8,45 +8,52 @@
 |      |      |            | Ctrl1 (0x01) between them                                   |
 |      |      | entries    | up to the end of the body: u8 kind, then its fields         |
 
-| kind | entry         | fields                                                          |
-|-----:|---------------|-----------------------------------------------------------------|
-|    1 | TopicsMade    | i32 queue count, i64 created ms, retention, u16 count; for each |
-|      |               | u16 topic                                                       |
-|    2 | TopicKeeps    | u16 topic, retention                                            |
-|    3 | TopicEnded    | u16 topic or light queue                                        |
-|    4 | GroupMade     | u16 group, u16 length, settings as bytes                        |
-|    5 | GroupEnded    | u16 group                                                       |
-|    6 | Committed     | u16 group, u16 topic, i32 queue, i64 next offset                |
-|    7 | LatestLooked  | u16 topic, i32 queue, i64 looked offset, i64 hidden, i64 first  |
-|      |               | number, u32 rows; for each i64 number, u16 length, bits         |
-|    8 | TopicTakes    | u16 topic, u8 message type                                      |
-|   16 | Leased        | u16 group, u16 topic, i32 queue, i64 first, u64 mask, u16       |
-|      |               | deliveries, i64 nonce, i64 until ms, i64 lease ms, i64 attempt, |
-|      |               | u8 how                                                          |
-|   17 | Finished      | u16 group, u16 topic, i32 queue, i64 first, u64 mask, u8 how    |
-|   18 | Passed        | u16 group, u16 topic, i32 queue, i64 next offset                |
-|   19 | LetterEnded   | u16 topic, i64 letter, i64 place, i64 moved to or -1, i64 first |
-|      |               | offset of the queue, u8 how                                     |
-|   20 | Reset         | u16 group, u16 topic, i32 queue, i64 next offset                |
-|   21 | Begun         | u16 group, u16 topic                                            |
-|   22 | Seen          | u16 group, u16 topic, i32 queue, i64 first, u64 mask; for each  |
-|      |               | bit i64 message group                                           |
-|   23 | TimerSet      | u16 topic, i64 due ms, i64 place, i64 nonce                     |
-|   24 | TimerEnded    | i64 due ms, i64 timer, i64 moved to or -1, u8 how               |
-|  48- | of halves     | halves.py                                                       |
-|   80 | LiteTopicsOf  | u16 topic, i64 expiry ms                                        |
+| kind | entry           | fields                                                          |
+|-----:|-----------------|-----------------------------------------------------------------|
+|    1 | TopicsMade      | i32 queue count, i64 created ms, retention, u16 count; for each |
+|      |                 | u16 topic                                                       |
+|    2 | TopicKeeps      | u16 topic, retention                                            |
+|    3 | TopicEnded      | u16 topic or light queue                                        |
+|    4 | GroupMade       | u16 group, u16 length, settings as bytes                        |
+|    5 | GroupEnded      | u16 group                                                       |
+|    6 | Committed       | u16 group, u16 topic, i32 queue, i64 next offset                |
+|    7 | LatestLooked    | u16 topic, i32 queue, i64 looked offset, i64 hidden, i64 first  |
+|      |                 | number, u32 rows; for each i64 number, u16 length, bits         |
+|    8 | TopicTakes      | u16 topic, u8 message type                                      |
+|   16 | Leased          | u16 group, u16 topic, i32 queue, i64 first, u64 mask, u16       |
+|      |                 | deliveries, i64 nonce, i64 until ms, i64 lease ms, i64 attempt, |
+|      |                 | u8 how                                                          |
+|   17 | Finished        | u16 group, u16 topic, i32 queue, i64 first, u64 mask, u8 how    |
+|   18 | Passed          | u16 group, u16 topic, i32 queue, i64 next offset                |
+|   19 | LetterEnded     | u16 topic, i64 letter, i64 place, i64 moved to or -1, i64 first |
+|      |                 | offset of the queue, u8 how                                     |
+|   20 | Reset           | u16 group, u16 topic, i32 queue, i64 next offset                |
+|   21 | Begun           | u16 group, u16 topic                                            |
+|   22 | Seen            | u16 group, u16 topic, i32 queue, i64 first, u64 mask; for each  |
+|      |                 | bit i64 message group                                           |
+|   23 | TimerSet        | u16 topic, i64 due ms, i64 place, i64 nonce                     |
+|   24 | TimerEnded      | i64 due ms, i64 timer, i64 moved to or -1, u8 how               |
+|   48 | HalfBegun       | u16 group, u16 topic, i64 half, i64 nonce, i64 begun ms, i64    |
+|      |                 | check ms                                                        |
+|   49 | HalfEnded       | i64 half, i64 ended ms, u8 how                                  |
+|   50 | HalfChecked     | i64 half, i32 checks, i64 next check ms                         |
+|   51 | HalfMoved       | i64 half, i64 place                                             |
+|   52 | HalvesForgotten | i64 below                                                       |
+|   80 | LiteTopicsOf    | u16 topic, i64 expiry ms                                        |
 
 `how` of a lease: 1 delivered, 2 extended, 3 given back; of an end: 1 acknowledged, 2 dead letter, 3
 gone from the log, 4 damaged and skipped; of a dead letter: 1 redriven, 2 deleted, 3 expired, 4 not
 kept for lack of space, 5 moved; of a timer: 1 delivered, 2 recalled, 3 its topic is gone, 4 lost, 5
-moved. A retention is i64 time ms, i64 bytes, i64 messages, u8 latest. A u16 group or topic is the
+moved; of a half: 1 committed, 2 rolled back, 3 its topic is gone, 4 its record is gone, 5 handed
+back. A retention is i64 time ms, i64 bytes, i64 messages, u8 latest. A u16 group or topic is the
 index of its name in `names`.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from store.errors import InvalidArgumentError
 from store.metadata import MessageType, Retention
@@ -79,18 +86,18 @@ from store.state.entries import (
     TopicTakes,
 )
 from store.state.half_entries import (
-    HALF_READERS,
     HalfBegun,
     HalfChecked,
+    HalfEnd,
     HalfEnded,
     HalfMoved,
     HalvesForgotten,
-    pack_half_entry,
 )
 from store.state.windows import Lease
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from enum import IntEnum
 
     from store.state.entries import Entry
 
@@ -104,23 +111,69 @@ _MOST_NAMES = 0xFFFF
 _SEPARATOR = "\x01"
 
 _HEAD = struct.Struct(">BI")
-_KIND_NAME = struct.Struct(">BH")
 _TOPICS_MADE = struct.Struct(">Biqqqq?H")
 _TOPIC_KEEPS = struct.Struct(">BHqqq?")
-_TOPIC_TAKES = struct.Struct(">BHB")
 _GROUP_MADE = struct.Struct(">BHH")
-_COMMITTED = struct.Struct(">BHHiq")
 _LATEST = struct.Struct(">BHiqqqI")
 _LATEST_ROW = struct.Struct(">qH")
 _LEASED = struct.Struct(">BHHiqQHqqqqB")
-_FINISHED = struct.Struct(">BHHiqQB")
-_LETTER = struct.Struct(">BHqqqqB")
-_BEGUN = struct.Struct(">BHH")
-_LITE = struct.Struct(">BHq")
 _SEEN = struct.Struct(">BHHiqQ")
-_TIMER_SET = struct.Struct(">BHqqq")
-_TIMER_ENDED = struct.Struct(">BqqqB")
 _END = struct.Struct(">qB")  # its fields behind those that are also in the key of a timer's row
+
+
+class _Plain:
+    """How an entry is encoded whose fields are names, then numbers."""
+
+    __slots__ = ("_how", "_make", "_name_count", "_struct", "kind")
+
+    def __init__(
+        self,
+        kind: int,
+        entry: type[Any],
+        name_count: int,
+        numbers: str,
+        how: type[IntEnum] | None = None,
+    ) -> None:
+        """`numbers`: their `struct` codes. `how` decodes the last one."""
+        self.kind = kind
+        self._make: Callable[[list[Any]], Entry] = partial(tuple.__new__, entry)
+        self._name_count = name_count
+        self._struct = struct.Struct(">B" + "H" * name_count + numbers)
+        self._how = how
+
+    def pack(self, entry: tuple[Any, ...], place: Callable[[str], int]) -> bytes:
+        count = self._name_count
+        return self._struct.pack(self.kind, *map(place, entry[:count]), *entry[count:])
+
+    def unpack(self, body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
+        fields = self._struct.unpack_from(body, at)
+        behind = 1 + self._name_count
+        found = [names[place] for place in fields[1:behind]]
+        found += fields[behind:]
+        if self._how is not None:
+            found[-1] = self._how(found[-1])
+        return self._make(found), at + self._struct.size
+
+
+_PLAIN = {
+    TopicEnded: _Plain(3, TopicEnded, 1, ""),
+    GroupEnded: _Plain(5, GroupEnded, 1, ""),
+    Committed: _Plain(6, Committed, 2, "iq"),
+    TopicTakes: _Plain(8, TopicTakes, 1, "B", MessageType),
+    Finished: _Plain(17, Finished, 2, "iqQB", Ended),
+    Passed: _Plain(18, Passed, 2, "iq"),
+    LetterEnded: _Plain(19, LetterEnded, 1, "qqqqB", LetterEnd),
+    Reset: _Plain(20, Reset, 2, "iq"),
+    Begun: _Plain(21, Begun, 2, ""),
+    TimerSet: _Plain(23, TimerSet, 1, "qqq"),
+    TimerEnded: _Plain(24, TimerEnded, 0, "qqqB", TimerEnd),
+    HalfBegun: _Plain(48, HalfBegun, 2, "qqqq"),
+    HalfEnded: _Plain(49, HalfEnded, 0, "qqB", HalfEnd),
+    HalfChecked: _Plain(50, HalfChecked, 0, "qiq"),
+    HalfMoved: _Plain(51, HalfMoved, 0, "qq"),
+    HalvesForgotten: _Plain(52, HalvesForgotten, 0, "q"),
+    LiteTopicsOf: _Plain(80, LiteTopicsOf, 1, "q"),
+}
 
 
 def pack_entries(
@@ -163,62 +216,34 @@ class _Body:
     def add(self, entry: Entry) -> None:
         self.entries.append(entry)
         data = self._data
+        if plain := _PLAIN.get(type(entry)):
+            self._ended += plain.kind == 3
+            data += plain.pack(entry, self._place)
+            return
         match entry:
+            case Leased(group, topic, queue_id, lease, held):
+                places = self._place(group), self._place(topic)
+                data += _LEASED.pack(16, *places, queue_id, *lease, held)
+            case Seen(group, topic, queue_id, first_offset, mask, keys):
+                places = self._place(group), self._place(topic)
+                data += _SEEN.pack(22, *places, queue_id, first_offset, mask)
+                data += struct.pack(f">{mask.bit_count()}q", *keys)
+            case TimersEnded(timers, how):
+                end = _END.pack(NOWHERE, how)
+                data += b"".join([b"\x18" + key[1:] + end for key in timers])
             case TopicsMade(topics, queue_count, created_ms, kept):
                 assert len(topics) <= MOST_MADE, f"{len(topics)} topics in an entry"
                 data += _TOPICS_MADE.pack(1, queue_count, created_ms, *kept, len(topics))
                 data += struct.pack(f">{len(topics)}H", *self._places(topics))
             case TopicKeeps(topic, kept):
                 data += _TOPIC_KEEPS.pack(2, self._place(topic), *kept)
-            case TopicTakes(topic, message_type):
-                data += _TOPIC_TAKES.pack(8, self._place(topic), message_type)
-            case TopicEnded(topic):
-                self._ended += 1
-                data += _KIND_NAME.pack(3, self._place(topic))
             case GroupMade(group, settings):
                 data += _GROUP_MADE.pack(4, self._place(group), len(settings)) + settings
-            case GroupEnded(group):
-                data += _KIND_NAME.pack(5, self._place(group))
-            case Committed(group, topic, queue_id, offset):
-                places = self._place(group), self._place(topic)
-                data += _COMMITTED.pack(6, *places, queue_id, offset)
             case LatestLooked(topic, queue_id, looked, hidden, first, bits):
                 place = self._place(topic)
                 data += _LATEST.pack(7, place, queue_id, looked, hidden, first, len(bits))
                 for number, row in sorted(bits.items()):
                     data += _LATEST_ROW.pack(number, len(row)) + row
-            case Leased(group, topic, queue_id, lease, held):
-                places = self._place(group), self._place(topic)
-                data += _LEASED.pack(16, *places, queue_id, *lease, held)
-            case Finished(group, topic, queue_id, first_offset, mask, ended):
-                places = self._place(group), self._place(topic)
-                data += _FINISHED.pack(17, *places, queue_id, first_offset, mask, ended)
-            case Passed(group, topic, queue_id, offset):
-                places = self._place(group), self._place(topic)
-                data += _COMMITTED.pack(18, *places, queue_id, offset)
-            case LetterEnded():
-                topic, *fields = entry
-                data += _LETTER.pack(19, self._place(topic), *fields)
-            case Reset(group, topic, queue_id, offset):
-                places = self._place(group), self._place(topic)
-                data += _COMMITTED.pack(20, *places, queue_id, offset)
-            case Begun(group, topic):
-                data += _BEGUN.pack(21, self._place(group), self._place(topic))
-            case Seen(group, topic, queue_id, first_offset, mask, keys):
-                places = self._place(group), self._place(topic)
-                data += _SEEN.pack(22, *places, queue_id, first_offset, mask)
-                data += struct.pack(f">{mask.bit_count()}q", *keys)
-            case TimerSet(topic, due_ms, place, nonce):
-                data += _TIMER_SET.pack(23, self._place(topic), due_ms, place, nonce)
-            case TimerEnded():
-                data += _TIMER_ENDED.pack(24, *entry)
-            case TimersEnded(timers, how):
-                end = _END.pack(NOWHERE, how)
-                data += b"".join([b"\x18" + key[1:] + end for key in timers])
-            case HalfBegun() | HalfEnded() | HalfChecked() | HalfMoved() | HalvesForgotten():
-                data += pack_half_entry(entry, self._place)
-            case LiteTopicsOf(topic, expiry_ms):
-                data += _LITE.pack(80, self._place(topic), expiry_ms)
 
     def _place(self, name: str) -> int:
         place = self._names.setdefault(name, len(self._names))
@@ -287,30 +312,10 @@ def _topic_keeps(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
     return TopicKeeps(names[place], Retention(*kept)), at + _TOPIC_KEEPS.size
 
 
-def _topic_takes(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, place, message_type = _TOPIC_TAKES.unpack_from(body, at)
-    return TopicTakes(names[place], MessageType(message_type)), at + _TOPIC_TAKES.size
-
-
-def _topic_ended(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, place = _KIND_NAME.unpack_from(body, at)
-    return TopicEnded(names[place]), at + _KIND_NAME.size
-
-
 def _group_made(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
     _, place, size = _GROUP_MADE.unpack_from(body, at)
     at += _GROUP_MADE.size
     return GroupMade(names[place], _piece(body, at, size)), at + size
-
-
-def _group_ended(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, place = _KIND_NAME.unpack_from(body, at)
-    return GroupEnded(names[place]), at + _KIND_NAME.size
-
-
-def _committed(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, group, topic, queue_id, offset = _COMMITTED.unpack_from(body, at)
-    return Committed(names[group], names[topic], queue_id, offset), at + _COMMITTED.size
 
 
 def _latest_looked(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
@@ -331,33 +336,6 @@ def _leased(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
     return entry, at + _LEASED.size
 
 
-def _finished(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, group, topic, queue_id, first, mask, how = _FINISHED.unpack_from(body, at)
-    entry = Finished(names[group], names[topic], queue_id, first, mask, Ended(how))
-    return entry, at + _FINISHED.size
-
-
-def _passed(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, group, topic, queue_id, offset = _COMMITTED.unpack_from(body, at)
-    return Passed(names[group], names[topic], queue_id, offset), at + _COMMITTED.size
-
-
-def _letter_ended(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, topic, letter, place, moved_to, first, how = _LETTER.unpack_from(body, at)
-    entry = LetterEnded(names[topic], letter, place, moved_to, first, LetterEnd(how))
-    return entry, at + _LETTER.size
-
-
-def _reset(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, group, topic, queue_id, offset = _COMMITTED.unpack_from(body, at)
-    return Reset(names[group], names[topic], queue_id, offset), at + _COMMITTED.size
-
-
-def _begun(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, group, topic = _BEGUN.unpack_from(body, at)
-    return Begun(names[group], names[topic]), at + _BEGUN.size
-
-
 def _seen(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
     _, group, topic, queue_id, first, mask = _SEEN.unpack_from(body, at)
     at += _SEEN.size
@@ -365,39 +343,13 @@ def _seen(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
     return Seen(names[group], names[topic], queue_id, first, mask, keys), at + 8 * len(keys)
 
 
-def _timer_set(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, topic, *fields = _TIMER_SET.unpack_from(body, at)
-    return TimerSet(names[topic], *fields), at + _TIMER_SET.size
-
-
-def _timer_ended(body: bytes, at: int, _names: list[str]) -> tuple[Entry, int]:
-    _, due_ms, timer, moved_to, how = _TIMER_ENDED.unpack_from(body, at)
-    return TimerEnded(due_ms, timer, moved_to, TimerEnd(how)), at + _TIMER_ENDED.size
-
-
-def _lite_topics_of(body: bytes, at: int, names: list[str]) -> tuple[Entry, int]:
-    _, place, expiry_ms = _LITE.unpack_from(body, at)
-    return LiteTopicsOf(names[place], expiry_ms), at + _LITE.size
-
-
+#: By kind: a function that decodes the entry at an index, and returns the index behind it.
 _READERS: dict[int, Callable[[bytes, int, list[str]], tuple[Entry, int]]] = {
     1: _topics_made,
     2: _topic_keeps,
-    3: _topic_ended,
     4: _group_made,
-    5: _group_ended,
-    6: _committed,
     7: _latest_looked,
-    8: _topic_takes,
     16: _leased,
-    17: _finished,
-    18: _passed,
-    19: _letter_ended,
-    20: _reset,
-    21: _begun,
     22: _seen,
-    23: _timer_set,
-    24: _timer_ended,
-    **HALF_READERS,
-    80: _lite_topics_of,
+    **{plain.kind: plain.unpack for plain in _PLAIN.values()},
 }
