@@ -80,22 +80,25 @@ class MessageStore:
         self._times = times
         self.snapshots = services.snapshots
         #: Groups that share their work.
-        self.groups = SharedGroups(appends, topics, queues, self.tables, times, self)
+        self.groups = SharedGroups(appends, topics, queues, self.tables, times, reads)
         #: Messages that wait for their time, and those of transactions.
-        self.timers = Timers(appends, topics, queues, self.tables, times, self)
-        self.halves = Halves(appends, topics, state, times, self)
+        self.timers = Timers(appends, topics, queues, self.tables, times, reads)
+        self.halves = Halves(appends, topics, state, times, reads)
         #: From another program, and to it.
         self.inherited = Inherited(appends, topics, times)
-        self.handing_back = HandBack(appends, topics, state, times, self)
-        rolled_halves = RolledHalves(appends, topics, state, self.tables, self)
+        self.handing_back = HandBack(appends, topics, state, times, reads)
+        rolled_halves = RolledHalves(appends, topics, state, self.tables, reads)
         #: Keeps held messages when their segment is dropped. What comes last is lost first if the
         #: disk is too full: dead letters, of which there may be a flood.
         self.rolling = Rolling(
-            queues, self, [rolled_halves, self.timers.keeping, self.groups.keeping]
+            queues, reads, [rolled_halves, self.timers.keeping, self.groups.keeping]
         )
         #: Lite topics: light queues of a parent topic, to which clients subscribe.
-        self.lite = LiteTopics(appends, topics, queues, self.tables, times, self, self.groups)
-        services.reput.add_listener(self.lite.dispatched)
+        self.lite = LiteTopics(
+            *(appends, topics, queues, self.tables, times, reads),
+            *(self._topic_changes, self.groups),
+        )
+        services.reput.add_listener(self.lite.subscriptions.dispatched)
         others = (self.groups, self.timers, self.halves, self.lite)
         #: For operators.
         self.maintenance = Maintenance(appends, topics, queues, latest, upkeep, services)
@@ -105,7 +108,7 @@ class MessageStore:
         )
         #: Finds out what became of a message.
         self.traces = Traces(
-            *(appends.log, queues, state, self.tables, self, self.reads.find),
+            *(appends.log, queues, state, self.tables, reads),
             *(topics.begins_at, times.steady_ms),
         )
         self._closing = Lock()
@@ -220,15 +223,12 @@ class MessageStore:
         OffsetOutOfRangeError outside min..max, CorruptRecordError, and DamagedQueueError; a damaged
         queue is then rebuilt from the log in the background.
         """
-        plan = self.reads.plan_pull(
-            topic,
-            queue_id,
-            offset,
+        return self.reads.pull(
+            *(topic, queue_id, offset),
             max_messages=max_messages,
             max_bytes=max_bytes,
             tag_filter=tag_filter,
         )
-        return self.reads.read_planned(plan)
 
     def is_cold(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a pull there would read from disk, far behind the end of the log."""
@@ -363,16 +363,6 @@ class MessageStore:
         the earlier ones are deleted; the failed one and later ones are not."""
         self._topic_changes.delete(names)
 
-    def delete_light(self, names: Sequence[str]) -> int:
-        """Delete those of these light queues that exist, like `delete_topic`, in chunks. Returns
-        how many. Raises what an append raises."""
-        return self._topic_changes.delete_light(names)
-
-    def delete_idle(self, ends: Mapping[str, int]) -> int:
-        """Delete those of these light queues whose next offset is still the given one. Returns how
-        many. Raises what an append raises."""
-        return self._topic_changes.delete_idle(ends)
-
     def check_queue(self, topic: str, queue_id: int) -> None:
         """Raises UnknownTopicError or UnknownQueueError if the queue does not exist."""
         self._appends.check_open()
@@ -386,12 +376,12 @@ class MessageStore:
     def describe_topics(self, names: Sequence[str]) -> list[TopicConfig | None]:
         """The settings of each topic; None if there is none of that name."""
         self._appends.check_open()
-        return self._topics.find(names)
+        return self.tables.topics(names)
 
     def list_topics(self, prefix: str, after: str | None, limit: int) -> list[TopicConfig]:
         """Up to `limit` topics in name order, with names above `after`."""
         self._appends.check_open()
-        return self._topics.list_topics(prefix, after, limit)
+        return self.tables.list_topics(prefix, after, limit)
 
     def list_light_queues(self, prefix: str, after: str | None, limit: int) -> list[str]:
         """Up to `limit` names of light queues with messages, by length, then by bytes; names above

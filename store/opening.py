@@ -21,7 +21,6 @@ from store.derive import (
     StateApplier,
     Superseded,
 )
-from store.errors import FlushError
 from store.format import Checkpoint, read_noted
 from store.jobs import Jobs
 from store.log import (
@@ -29,7 +28,6 @@ from store.log import (
     Acknowledgement,
     BatchEncoder,
     CommitLog,
-    DirectSource,
     DiskGuard,
     GroupCommitService,
     IntervalFlushService,
@@ -39,6 +37,7 @@ from store.log import (
     Recovered,
     RetentionService,
     SegmentSet,
+    SegmentSource,
     StoreTimes,
     Watermark,
     first_time,
@@ -161,8 +160,6 @@ class RecoveredLog(NamedTuple):
     """The log, whole up to its end."""
 
     segments: SegmentSet
-    checkpoint: Checkpoint | None  # the newest that could be read
-    flushed_offset: int  # from the checkpoint; 0 without one
     last_store_time_ms: int
     durable: DurableState
 
@@ -187,10 +184,8 @@ def recover(parts: Parts, undo: ExitStack) -> RecoveredLog:
         logger.warning("%s", fault)
     checkpoint = noted.checkpoint or Checkpoint()
     flushed = checkpoint.flushed_offset
-    source = DirectSource(directory.commitlog, config.segment_bytes)
-    preallocator = Preallocator(
-        source, config.segment_bytes, ahead=None if config.preallocate else 0
-    )
+    source = SegmentSource(directory.commitlog, config.segment_bytes)
+    preallocator = Preallocator(source, ahead=None if config.preallocate else 0)
     segments = SegmentSet.load(directory.commitlog, config.segment_bytes, preallocator)
     undo.callback(segments.close)
     span = max(1, segments.end_offset - flushed)
@@ -216,7 +211,7 @@ def recover(parts: Parts, undo: ExitStack) -> RecoveredLog:
         _last_record(recovered, checkpoint),
     )
     last_time_ms = recovered.last_store_time_ms or checkpoint.log_time_ms
-    return RecoveredLog(segments, noted.checkpoint, flushed, last_time_ms, durable)
+    return RecoveredLog(segments, last_time_ms, durable)
 
 
 def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
@@ -294,7 +289,7 @@ def start(
         if acknowledged.at_append
         else GroupCommitService(log, flushed, GATHER_S)
     )
-    _dispatch_after_flush(flushed, reput)
+    reput.follow(flushed)
     guard = DiskGuard(directory.root, config)
     appends = AppendPath(
         config, log, acknowledged, reput, flush_service, guard, topics, view, applier
@@ -454,18 +449,3 @@ def _note(parts: Parts, falls: Falls) -> None:
     """Make falls of store times durable, and keep live units with earlier store times."""
     write_falls(parts.directory.notes, falls)
     parts.databases.queues.keep_from(falls[-1].after_ms)
-
-
-def _dispatch_after_flush(flushed: Watermark, reput: ReputService) -> None:
-    """Dispatch more each time more is durable; a failed fsync fails the waiters as well."""
-
-    def risen(error: BaseException | None) -> None:
-        if error is None:
-            try:
-                reput.dispatch_due()
-            finally:
-                flushed.call_when(flushed.value + 1, risen)
-        elif isinstance(error, FlushError):
-            reput.dispatched.fail(error)
-
-    flushed.call_when(flushed.value + 1, risen)

@@ -119,7 +119,7 @@ class _Progress:
     def __call__(self, place: str, done: int) -> None:
         if place != self._segment and place.startswith(SEGMENTS):
             self._segment = place
-            self._hold.move(int(place.removeprefix(SEGMENTS)))
+            self._hold.start = int(place.removeprefix(SEGMENTS))
         self._report(place, done, self._total)
 
 

@@ -7,13 +7,12 @@ from store.derive.kept_bytes import KeptBytes
 from store.derive.repair import QueueRepair, Rebuilt
 from store.derive.reput import SLICE_ROWS, ReputService
 from store.derive.state_applier import StateApplier
-from store.derive.superseded import CHUNK, MOST_QUEUES, Hidden, Superseded
+from store.derive.superseded import CHUNK, MOST_QUEUES, Superseded
 
 __all__ = [
     "CHUNK",
     "MOST_QUEUES",
     "SLICE_ROWS",
-    "Hidden",
     "KeptBytes",
     "QueueRepair",
     "Rebuilt",

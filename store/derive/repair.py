@@ -36,8 +36,6 @@ class Rebuilt(NamedTuple):
     """What a repair of one queue found."""
 
     units: int  # records that have one
-    # By queue id: offset of the first record of each queue in the log.
-    first_offsets: dict[int, int]
     damaged_records: int  # in the log, of any queue
 
 
@@ -197,7 +195,7 @@ class QueueRepair:
             for its_queue, first in firsts.items():
                 if first:
                     self._begins_at(topic, its_queue, first)
-        return Rebuilt(count, firsts, len(damaged))
+        return Rebuilt(count, len(damaged))
 
     # --- all queues ------------------------------------------------------------------------
 

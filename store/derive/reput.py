@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from store.errors import (
     LACKS,
     DamagedLogError,
     DiskFullError,
+    FlushError,
     OutOfDescriptorsError,
     StoreBusyError,
     StoreClosedError,
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 
     from store.consume_queue import Dispatcher, DispatchRequest
     from store.derive.state_applier import StateApplier
-    from store.log import Acknowledgement, CommitLog, LogAppend
+    from store.log import Acknowledgement, CommitLog, LogAppend, Watermark
     from store.topics import Admission
 
     #: Sees what was dispatched.
@@ -176,6 +178,19 @@ class ReputService:
         finally:
             if self.dispatched.value < limit or self._untold:
                 self._wake.set()
+
+    def follow(self, flushed: Watermark) -> None:
+        """Dispatch more each time more is durable; a failed fsync fails the waiters as well."""
+        flushed.call_when(flushed.value + 1, partial(self._flushed, flushed))
+
+    def _flushed(self, flushed: Watermark, error: BaseException | None) -> None:
+        if error is None:
+            try:
+                self.dispatch_due()
+            finally:
+                self.follow(flushed)
+        elif isinstance(error, FlushError):
+            self.dispatched.fail(error)
 
     def _dispatch_little(self, limit: int) -> None:
         if self._is_little(limit) and not self._dispatching.locked():

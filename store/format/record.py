@@ -81,6 +81,16 @@ TRANSACTION_PREPARED = 0x4
 TRANSACTION_COMMIT = 0x8
 TRANSACTION_ROLLBACK = 0xC
 
+#: A topic longer than this needs a V2 record (RocketMQ: autoMessageVersionOnTopicLen).
+_V1_TOPIC_BYTES = 127
+#: Magic code and length field, by the bytes of a record's topic. No topic is longer, see limits.py.
+TOPIC_HEADS = [
+    (MAGIC_V1, size.to_bytes(1, "big"))
+    if size <= _V1_TOPIC_BYTES
+    else (MAGIC_V2, size.to_bytes(2, "big"))
+    for size in range(256)
+]
+
 CRC_MASK = 0x7FFFFFFF
 CRC_ITEM_PREFIX = CRC_ITEM.encode() + b"\x01"
 CRC_ITEM_BYTES = 20

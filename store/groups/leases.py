@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.errors import UnknownTopicError
+from store.errors import OffsetOutOfRangeError, UnknownTopicError
+from store.groups.dead_letters import dead_letter
 from store.groups.deliveries import Outcome
 from store.groups.order import has_waiting
 from store.state import Ended, Finished, Leased
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from store.groups.handles import Handles
     from store.groups.turn import Turn
     from store.metadata import SharedGroup
+    from store.reads import ReadPath
     from store.state import Held, Lease
 
 
@@ -83,6 +85,34 @@ def acknowledge_lease(part: Part) -> None:
     part.turn.add(Finished(group, topic, queue_id, lease.first, lease.mask, Ended.ACKNOWLEDGED))
     if was_full:
         part.turn.free(group, topic)
+
+
+def bury_lease(reads: ReadPath, part: Part) -> None:
+    """A change for `change_leases` that makes the only message a dead letter, or finishes it as
+    gone if the topic no longer keeps it. Raises CorruptRecordError, DamagedQueueError."""
+    turn, _, group, topic, queue_id, lease, was_full = part
+    (offset,) = lease.offsets()
+    try:
+        pulled = reads.pull(topic, queue_id, offset, max_messages=1, max_bytes=1)
+        record = dict(zip(pulled.queue_offsets, pulled.records, strict=True)).get(offset)
+    except OffsetOutOfRangeError:
+        record = None
+    if record is None:
+        turn.add(Finished(group, topic, queue_id, offset, 1, Ended.GONE))
+        turn.gone += 1
+    else:
+        bury_record(turn, group, topic, queue_id, offset, record, lease)
+    if was_full:
+        turn.free(group, topic)
+
+
+def bury_record(
+    turn: Turn, group: str, topic: str, queue_id: int, offset: int, record: bytes, lease: Lease
+) -> None:
+    """Finish the message at `offset` and put its dead letter, in one append. `record`: of the
+    message."""
+    ended = Finished(group, topic, queue_id, offset, 1, Ended.DEAD)
+    turn.append(ended, dead_letter(group, record, topic, queue_id, offset, lease))
 
 
 def _is_there(turn: Turn, topic: str, begins: int) -> bool:

@@ -27,9 +27,9 @@ from store.metadata import SharedGroup
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from store.groups.positions import Reads
     from store.log import StoreTimes
     from store.puts import AppendPath
+    from store.reads import ReadPath
     from store.state import Tables
 
 #: Letters that are looked up or read together.
@@ -50,7 +50,7 @@ class LetterBox:
         appends: AppendPath,
         tables: Tables,
         times: StoreTimes,
-        reads: Reads,
+        reads: ReadPath,
     ) -> None:
         """`tables`: the state at the dispatch point."""
         # Constant after construction.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import enum
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from store import held
 from store.consume_queue import Boundary
 from store.errors import OffsetOutOfRangeError, UnknownQueueError, UnknownTopicError
 from store.groups.turn import Place, begin_of
@@ -19,17 +18,8 @@ if TYPE_CHECKING:
 
     from store.consume_queue import ConsumeQueueStore
     from store.groups.turn import Begin
+    from store.reads import ReadPath
     from store.state import Tables, Window
-
-
-class Reads(held.Reads, Protocol):
-    """The reads of a store that groups need: see MessageStore."""
-
-    def is_cold(self, topic: str, queue_id: int, offset: int) -> bool: ...
-
-    def search_time(self, topic: str, queue_id: int, time_ms: int, boundary: Boundary) -> int: ...
-
-    def backlog_since_ms(self, topic: str, queue_id: int, offset: int) -> int | None: ...
 
 
 class Edge(enum.Enum):
@@ -74,7 +64,7 @@ class ResetDone(NamedTuple):
     ended_in_flight: int  # messages whose handles became invalid
 
 
-def offset_of(reads: Reads, topic: str, queue_id: int, where: Where) -> int:
+def offset_of(reads: ReadPath, topic: str, queue_id: int, where: Where) -> int:
     """Resolve `where` to a queue offset. Raises OffsetOutOfRangeError, and what
     MessageStore.search_time raises."""
     match where:
@@ -160,7 +150,7 @@ def _fresh(
 
 
 def described(
-    reads: Reads,
+    reads: ReadPath,
     queues: ConsumeQueueStore,
     windows: Sequence[tuple[str, int, Window]],
     now_ms: int,

@@ -6,10 +6,10 @@ from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.errors import LiteGroupError, OffsetOutOfRangeError, StoreError
-from store.groups.burying import bury_record
 from store.groups.damage import DAMAGE
 from store.groups.deliveries import Delivery
 from store.groups.handles import Head, pack_handles
+from store.groups.leases import bury_record
 from store.groups.order import SCAN_AHEAD, message_group, ready, stretches
 from store.groups.positions import latest_start
 from store.state import (
@@ -22,18 +22,18 @@ from store.state import (
     Leased,
     Passed,
     Seen,
+    new_nonce,
     runs_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from store.consume_queue import ConsumeQueueStore
     from store.groups.damage import Damage, Damages
-    from store.groups.positions import Reads
     from store.groups.turn import Begin, Place, Turn
     from store.metadata import SharedGroup
-    from store.reads import Filter, Pulled
+    from store.reads import Filter, Pulled, ReadPath
     from store.state import Window
 
 #: Queues whose rows are read together.
@@ -103,9 +103,8 @@ class Receiving:
         wish: Wish,
         now_ms: int,
         queues: ConsumeQueueStore,
-        reads: Reads,
+        reads: ReadPath,
         damages: Damages,
-        new_nonce: Callable[[], int],
     ) -> None:
         self._turn = turn
         self._wish = wish
@@ -114,7 +113,6 @@ class Receiving:
         self._reads = reads
         self._damages = damages
         self._damage: Damage | None = None  # the first that blocks a queue
-        self._new_nonce = new_nonce
         self._begin: Begin | None = None  # None: start at the oldest message
         self._taken: list[_Taken] = []
         self._count = 0
@@ -423,7 +421,7 @@ class Receiving:
         lease_ms = self._wish.invisible_ms or settings.invisible_ms
         until_ms = self._now_ms + lease_ms
         for first, mask in runs_of(records):
-            nonce = self._new_nonce()
+            nonce = new_nonce()
             lease = Lease(first, mask, deliveries, nonce, until_ms, lease_ms, attempt)
             self._turn.add(
                 Leased(self._wish.group, self._wish.topic, queue_id, lease, Held.HANDED_OVER)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections import defaultdict
 from functools import partial
 from itertools import islice
@@ -18,12 +17,11 @@ from store.errors import (
     UnknownGroupError,
 )
 from store.format import check_group, check_queue_name
-from store.groups.burying import bury
 from store.groups.damage import Damages
 from store.groups.deliveries import Received
 from store.groups.handles import unpack_handles
 from store.groups.keeping import Keeping
-from store.groups.leases import Answered, Part, acknowledge_lease, change_leases
+from store.groups.leases import Answered, Part, acknowledge_lease, bury_lease, change_leases
 from store.groups.letter_box import LetterBox
 from store.groups.letters import Letters
 from store.groups.limits import (
@@ -42,14 +40,7 @@ from store.groups.rounds import Rounds
 from store.groups.turns import Turns
 from store.metadata import SharedGroup
 from store.reads import Filter, TagFilter
-from store.state import (
-    NOBODY,
-    GroupMade,
-    Held,
-    Reset,
-    pack_group,
-    unpack_group,
-)
+from store.state import NOBODY, GroupMade, Held, Reset, pack_group, unpack_group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -58,10 +49,11 @@ if TYPE_CHECKING:
     from store.groups.dead_letters import DeadLetter
     from store.groups.deliveries import Outcome
     from store.groups.letters import Redriven
-    from store.groups.positions import Reads, SharedQueue, Where
+    from store.groups.positions import SharedQueue, Where
     from store.groups.turn import Turn
     from store.log import StoreTimes
     from store.puts import AppendPath
+    from store.reads import ReadPath
     from store.state import Entry, Tables, Window
     from store.topics import Topics
 
@@ -86,8 +78,7 @@ class SharedGroups:
         queues: ConsumeQueueStore,
         tables: Tables,
         times: StoreTimes,
-        reads: Reads,
-        new_nonce: Callable[[], int] = lambda: secrets.randbits(63) or 1,
+        reads: ReadPath,
     ) -> None:
         """`tables`: the state at the dispatch point. `reads`: of the same store."""
         # Constant after construction.
@@ -97,7 +88,6 @@ class SharedGroups:
         self._tables = tables
         self._now_ms = times.steady_ms
         self._reads = reads
-        self._new_nonce = new_nonce
         self._damages = Damages()
         self._turns = Turns(appends, topics, times.steady_ms)
         self._rounds = Rounds()  # guarded by the turn's lock
@@ -343,9 +333,7 @@ class SharedGroups:
 
     def receiving(self, turn: Turn, wish: Wish, now_ms: int) -> Receiving:
         """One checked receive, for callers that decide in `turns` themselves."""
-        return Receiving(
-            turn, wish, now_ms, self._queues, self._reads, self._damages, self._new_nonce
-        )
+        return Receiving(turn, wish, now_ms, self._queues, self._reads, self._damages)
 
     @property
     def turns(self) -> Turns:
@@ -366,20 +354,12 @@ class SharedGroups:
         raises AppendWouldWaitError, and does nothing, if it would wait for another call, a lock or
         the disk, or take long.
         """
-
         return self._for_each(group, handles, acknowledge_lease, wait=wait, at_once=at_once)
 
     def bury(self, group: str, handle: str, *, wait: bool = True) -> Answered:
         """Make the message a dead letter now, however often it was delivered. Raises like
         `acknowledge`; CorruptRecordError, DamagedQueueError if the message cannot be read."""
-
-        def end(part: Part) -> None:
-            turn, _, group, topic, queue_id, lease, was_full = part
-            bury(turn, self._reads, group, topic, queue_id, lease)
-            if was_full:
-                turn.free(group, topic)
-
-        return self._for_each(group, [handle], end, wait=wait)
+        return self._for_each(group, [handle], partial(bury_lease, self._reads), wait=wait)
 
     def change_invisible(
         self,

@@ -15,6 +15,7 @@ from store.light_queue import is_light
 from store.metadata import KEEP_ALL, MessageType, SharedGroup
 from store.puts import Step
 from store.state import (
+    STATE_TOPIC,
     Begun,
     Changes,
     Finished,
@@ -116,7 +117,7 @@ class Known:
         if self._is_current:
             return
         with self._appends.held():
-            records = self._topics.next_state()
+            records = self._topics.next_own(STATE_TOPIC)
         if records != self.records:
             self.rows.clear()
             self.places.clear()
@@ -316,10 +317,10 @@ class Turn:
 
     # --- for the appender, under the append lock -------------------------------------------
 
-    def steps(self, now_ms: int, made_queues: int = 1) -> list[Step]:
+    def steps(self, now_ms: int) -> list[Step]:
         """The steps to append. Raises ChangedError."""
         view = self._topics.view
-        records = self._topics.next_state()
+        records = self._topics.next_own(STATE_TOPIC)
         if records != self._known.records:
             self._check_unchanged()
         for topic, offset in self._next_offsets.items():
@@ -329,7 +330,7 @@ class Turn:
         names = sorted({message.topic for message in self._messages})
         missing = [name for name in names if view.tables.topic(name) is None]
         if missing:
-            steps.append(Step([TopicsMade(missing, made_queues, now_ms, KEEP_ALL)]))
+            steps.append(Step([TopicsMade(missing, 1, now_ms, KEEP_ALL)]))
         if self._entries:
             changes = None if self._has_nowhere else self._changes
             steps.append(Step(self._entries, self._messages, changes))

@@ -6,49 +6,39 @@ exactly one outcome after any crash. See store/docs/held.md.
 """
 
 from store.held.deciding import Begin, Decide
-from store.held.half_rolling import RolledHalves
 from store.held.halves import (
     GROUP,
-    MOST_IMMUNITY_MS,
     MOST_TOGETHER,
     Check,
-    Decided,
     Halves,
     Transaction,
 )
-from store.held.handing_back import HandBack, HandedBack
+from store.held.handing_back import HandBack
 from store.held.handles import unpack_handle
 from store.held.inherited import Inherited, InheritedHalf, InheritedTimer
-from store.held.readable import Readable, is_final, read_each
-from store.held.reads import Reads
+from store.held.moving import RolledHalves
+from store.held.readable import is_final
 from store.held.records import (
     HELD_PROPERTIES,
     LIGHT_QUEUES,
     TIMER_DELIVER,
     TIMER_OUT,
-    Target,
     acceptable,
     again,
-    check_may_wait,
-    delivered,
     first_place,
-    moved,
     number_of,
     read_places,
     target_of,
-    waiting,
 )
-from store.held.rolling import Done, Kind, Rolling
+from store.held.rolling import Done, Rolling
 from store.held.timers import (
     MOST_AHEAD_MS,
     MOST_LISTED,
     MOST_TIMERS,
     Recall,
-    Recalled,
     Timers,
     TimersSet,
     Waiting,
-    WaitingPage,
     too_far,
 )
 from store.held.transaction_ids import unpack_transaction_id
@@ -58,7 +48,6 @@ __all__ = [
     "HELD_PROPERTIES",
     "LIGHT_QUEUES",
     "MOST_AHEAD_MS",
-    "MOST_IMMUNITY_MS",
     "MOST_LISTED",
     "MOST_TIMERS",
     "MOST_TOGETHER",
@@ -67,40 +56,27 @@ __all__ = [
     "Begin",
     "Check",
     "Decide",
-    "Decided",
     "Done",
     "Halves",
     "HandBack",
-    "HandedBack",
     "Inherited",
     "InheritedHalf",
     "InheritedTimer",
-    "Kind",
-    "Readable",
-    "Reads",
     "Recall",
-    "Recalled",
     "RolledHalves",
     "Rolling",
-    "Target",
     "Timers",
     "TimersSet",
     "Transaction",
     "Waiting",
-    "WaitingPage",
     "acceptable",
     "again",
-    "check_may_wait",
-    "delivered",
     "first_place",
     "is_final",
-    "moved",
     "number_of",
-    "read_each",
     "read_places",
     "target_of",
     "too_far",
     "unpack_handle",
     "unpack_transaction_id",
-    "waiting",
 ]

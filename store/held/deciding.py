@@ -14,7 +14,7 @@ from store.errors import (
 )
 from store.held.transaction_ids import pack_transaction_id
 from store.metadata import KEEP_ALL
-from store.puts import LookedRows, Step
+from store.puts import Step
 from store.state import (
     HALVES_TOPIC,
     Changes,
@@ -22,6 +22,7 @@ from store.state import (
     HalfEnd,
     HalfEnded,
     HalfTables,
+    LookedRows,
     Tables,
     TopicsMade,
     apply_entry,

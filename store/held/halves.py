@@ -7,7 +7,6 @@ append lock, so each half has exactly one outcome. See store/docs/transactions.m
 from __future__ import annotations
 
 import logging
-import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.base import check_time_within, check_within
@@ -56,15 +55,16 @@ from store.state import (
     HalfEnded,
     HalfTables,
     HalvesForgotten,
+    new_nonce,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from store.held.reads import Reads
     from store.log import StoreTimes
     from store.message import Message
     from store.puts import AppendPath, Step
+    from store.reads import ReadPath
     from store.state import EndedHalf, Entry, HalvesCount, OpenHalf, Rows
     from store.topics import Topics
 
@@ -139,8 +139,7 @@ class Halves:
         topics: Topics,
         state: Rows,
         times: StoreTimes,
-        reads: Reads,
-        new_nonce: Callable[[], int] = lambda: secrets.randbits(63),
+        reads: ReadPath,
     ) -> None:
         """`state`: at the dispatch point."""
         # Constant after construction.
@@ -149,7 +148,6 @@ class Halves:
         self._tables = HalfTables(state)
         self._now_ms = times.steady_ms
         self._reads = reads
-        self._new_nonce = new_nonce
         self._opened_ms = self._now_ms()
         #: Number of ended halves since the store was opened; may be read without a lock.
         self.ended = dict.fromkeys(HalfEnd, 0)
@@ -260,7 +258,7 @@ class Halves:
             check_fit([half], [prepared], self._appends.log.segment_bytes)
             check_ms = max(FIRST_CHECK_MS, immunity_ms)
             waits = Ready(half, prepared)
-            return Beginning(message, waits, group, self._new_nonce(), check_ms)
+            return Beginning(message, waits, group, new_nonce(), check_ms)
         except StoreError as error:
             return error
 

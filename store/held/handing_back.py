@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store.format import Prepared
-    from store.held.reads import Reads
     from store.log import StoreTimes
     from store.message import Message
     from store.puts import AppendPath
+    from store.reads import ReadPath
     from store.state import Entry, OpenHalf, Rows
     from store.topics import Topics
 
@@ -48,7 +48,7 @@ class HandBack:
     """Hands transactions over to a broker. Thread: one. Locks: the append lock."""
 
     def __init__(
-        self, appends: AppendPath, topics: Topics, state: Rows, times: StoreTimes, reads: Reads
+        self, appends: AppendPath, topics: Topics, state: Rows, times: StoreTimes, reads: ReadPath
     ) -> None:
         """`state`: at the dispatch point."""
         # Constant after construction.

@@ -8,7 +8,6 @@ up to which the broker's topic was taken over. So each is taken over exactly onc
 from __future__ import annotations
 
 import logging
-import secrets
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from store.errors import InvalidArgumentError
@@ -25,6 +24,7 @@ from store.state import (
     HalfChecked,
     TimerSet,
     TopicsMade,
+    new_nonce,
 )
 
 if TYPE_CHECKING:
@@ -61,18 +61,11 @@ class InheritedHalf(NamedTuple):
 class Inherited:
     """Takes over messages from a broker. Thread: one. Locks: the append lock."""
 
-    def __init__(
-        self,
-        appends: AppendPath,
-        topics: Topics,
-        times: StoreTimes,
-        new_nonce: Callable[[], int] = lambda: secrets.randbits(63) or 1,
-    ) -> None:
+    def __init__(self, appends: AppendPath, topics: Topics, times: StoreTimes) -> None:
         # Constant after construction.
         self._appends = appends
         self._topics = topics
         self._now_ms = times.steady_ms
-        self._new_nonce = new_nonce
 
     def take_timers(self, found: Sequence[InheritedTimer], mark: Committed) -> int:
         """Take over these delayed messages and commit the mark, as durable as a put on return.
@@ -140,7 +133,7 @@ class Inherited:
         except InvalidArgumentError as error:
             logger.error("a message for topic %r is not taken over: %s", message.topic, error)
             return None
-        return _Ready(message.topic, held, prepared, self._new_nonce(), what)
+        return _Ready(message.topic, held, prepared, new_nonce(), what)
 
     def _take(
         self,

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store.consume_queue import ConsumeQueueStore
-    from store.held.reads import Reads
     from store.log import CommitLog
+    from store.reads import ReadPath
 
 logger = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Readable(NamedTuple):
     lost: dict[int, str]
 
 
-def read_each(reads: Reads, topic: str, places: Sequence[int]) -> Readable:
+def read_each(reads: ReadPath, topic: str, places: Sequence[int]) -> Readable:
     """Read dispatched records at these places of queue 0. A place in neither result is not
     dispatched yet, or its queue is being rebuilt: retry later."""
     try:
@@ -58,7 +58,7 @@ def read_each(reads: Reads, topic: str, places: Sequence[int]) -> Readable:
     return Readable(records, lost)
 
 
-def read_certain(reads: Reads, topic: str, places: Sequence[int]) -> Readable:
+def read_certain(reads: ReadPath, topic: str, places: Sequence[int]) -> Readable:
     """Like `read_each`, for records whose segments are about to be dropped. Each place is in one of
     the two results.
 
@@ -83,7 +83,7 @@ class Scattered:
     One fast pass returns all valid records; the rest are read with `read_each`. Thread: any.
     """
 
-    def __init__(self, queues: ConsumeQueueStore, log: CommitLog, reads: Reads) -> None:
+    def __init__(self, queues: ConsumeQueueStore, log: CommitLog, reads: ReadPath) -> None:
         # Constant after construction.
         self._queues = queues
         self._log = log

@@ -18,7 +18,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.errors import InvalidArgumentError, OffsetOutOfRangeError
+from store.errors import InvalidArgumentError
 from store.format import (
     BORN_HOST_V6,
     CRC_ITEM_BYTES,
@@ -43,13 +43,13 @@ from store.format import (
 )
 from store.message import Message
 from store.puts import MOST_BODY_BYTES
-from store.state import runs_of
+from store.state import SPAN, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping, Sequence
 
-    from store.held.reads import Reads
     from store.message import StoredMessage
+    from store.reads import ReadPath
 
 REAL_TOPIC = "REAL_TOPIC"
 REAL_QUEUE = "REAL_QID"
@@ -278,31 +278,15 @@ def acceptable(message: Message, least: Mapping[str, str]) -> Message:
     return message
 
 
-def read_places(reads: Reads, topic: str, places: Sequence[int]) -> dict[int, bytes]:
+def read_places(reads: ReadPath, topic: str, places: Sequence[int]) -> dict[int, bytes]:
     """Records at these places of queue 0 of the topic, without those that are not dispatched or no
     longer kept. Raises UnknownTopicError, CorruptRecordError, DamagedQueueError."""
     found: dict[int, bytes] = {}
     for first, mask in runs_of(sorted(places)):
-        at, behind = first, first + mask.bit_length()
-        while at < behind:
-            try:
-                pulled = reads.pull(
-                    *(topic, 0, at),
-                    max_messages=behind - at,
-                    max_bytes=_READ_BYTES,
-                    tag_filter=None,
-                )
-            except OffsetOutOfRangeError as error:
-                if at >= error.min_offset:
-                    break
-                at = error.min_offset
-                continue
+        for pulled in reads.pulls(topic, first, first + mask.bit_length(), SPAN, _READ_BYTES):
             found.update(
                 (place, record)
                 for place, record in zip(pulled.queue_offsets, pulled.records, strict=True)
                 if mask >> place - first & 1
             )
-            if pulled.next_offset == at:
-                break
-            at = pulled.next_offset
     return found

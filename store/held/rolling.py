@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from store.consume_queue import ConsumeQueueStore
-    from store.held.reads import Reads
+    from store.reads import ReadPath
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Rolling:
     """Moves held records of all kinds before segments are dropped. Thread: that of retention.
     Locks: those of appends."""
 
-    def __init__(self, queues: ConsumeQueueStore, reads: Reads, kinds: Sequence[Kind]) -> None:
+    def __init__(self, queues: ConsumeQueueStore, reads: ReadPath, kinds: Sequence[Kind]) -> None:
         # Constant after construction.
         self._queues = queues
         self._reads = reads

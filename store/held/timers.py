@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
 from store.base import check_within
@@ -11,6 +10,7 @@ from store.errors import InvalidArgumentError
 from store.format import MAX_LIGHT_QUEUES, UNIQ_KEY, check_may_put, prepare_all, unpack_record
 from store.held.firing import Firing
 from store.held.handles import TimerHandle, pack_handle, unpack_handle
+from store.held.moving import TimerKeeping
 from store.held.readable import Scattered
 from store.held.records import (
     TIMER_DELIVER,
@@ -20,7 +20,6 @@ from store.held.records import (
     prepare_waiting,
     waiting,
 )
-from store.held.timer_keeping import TimerKeeping
 from store.metadata import KEEP_ALL
 from store.puts import Step, check_fit, placed_in_batch
 from store.state import (
@@ -30,18 +29,19 @@ from store.state import (
     TimerEnded,
     TimerSet,
     TopicsMade,
+    new_nonce,
     split_timer_key,
     timer_key,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from store.consume_queue import ConsumeQueueStore
-    from store.held.reads import Reads
     from store.log import StoreTimes
     from store.message import Message
     from store.puts import AppendPath
+    from store.reads import ReadPath
     from store.state import Entry, Tables, TimerRow
     from store.topics import Topics
 
@@ -118,8 +118,7 @@ class Timers:
         queues: ConsumeQueueStore,
         tables: Tables,
         times: StoreTimes,
-        reads: Reads,
-        new_nonce: Callable[[], int] = lambda: secrets.randbits(63) or 1,
+        reads: ReadPath,
     ) -> None:
         """`tables`: the state at the dispatch point."""
         # Constant after construction.
@@ -127,7 +126,6 @@ class Timers:
         self._topics = topics
         self._tables = tables
         self._times = times
-        self._new_nonce = new_nonce
         self._scattered = Scattered(queues, appends.log, reads)
         self.firing = Firing(appends, topics, tables, times, self._scattered)
         self.keeping = TimerKeeping(appends, topics, tables, reads)
@@ -152,7 +150,7 @@ class Timers:
         """
         assert len(messages) == len(due_ms), f"{len(due_ms)} times of {len(messages)} messages"
         self._check(messages, due_ms)
-        nonces = [self._new_nonce() for _ in messages]
+        nonces = [new_nonce() for _ in messages]
         held = [
             waiting(TIMER_TOPIC, message, {TIMER_OUT: str(due), TIMER_DELIVER: str(due)})
             for message, due in zip(messages, due_ms, strict=True)

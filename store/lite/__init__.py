@@ -8,7 +8,6 @@ from store.lite.clients import Action, Synced
 from store.lite.listing import LiteParent, LiteTopic
 from store.lite.lite_topics import (
     LEAST_EXPIRY_MS,
-    MOST_CLIENT_ID,
     MOST_EXPIRY_MS,
     MOST_SYNCED,
     FromEnd,
@@ -18,7 +17,6 @@ from store.lite.names import MOST_NAME, check_lite_topic, name_of, parts_of, que
 
 __all__ = [
     "LEAST_EXPIRY_MS",
-    "MOST_CLIENT_ID",
     "MOST_EXPIRY_MS",
     "MOST_NAME",
     "MOST_SYNCED",

@@ -9,7 +9,7 @@ more. Like every deletion it is a record of the log.
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from store.errors import CorruptRecordError, MessageNotFoundError
 from store.format import unpack_record
@@ -18,26 +18,18 @@ from store.lite.listing import last_stored_ms
 from store.lite.names import LITE_PREFIX, parts_of, prefix_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from store.consume_queue import ConsumeQueueStore
     from store.lite.subscriptions import Subscriptions
     from store.log import CommitLog, StoreTimes
+    from store.puts import TopicChanges
     from store.state import Tables
 
 #: Number of lite topics that one run of the job checks.
 SCANNED = 10_000
 #: Number that are looked up and deleted together; their rows are in memory.
 _TOGETHER = 1000
-
-
-class Deletes(Protocol):
-    """See MessageStore."""
-
-    def delete_idle(self, ends: Mapping[str, int]) -> int:
-        """Delete those of these light queues whose next offset is still the given one. Returns how
-        many."""
-        ...
 
 
 class LiteExpiry:
@@ -51,7 +43,7 @@ class LiteExpiry:
         log: CommitLog,
         times: StoreTimes,
         subscriptions: Subscriptions,
-        store: Deletes,
+        changes: TopicChanges,
     ) -> None:
         """`tables`: at the dispatch point."""
         # Constant after construction.
@@ -60,7 +52,7 @@ class LiteExpiry:
         self._log = log
         self._times = times
         self._subscriptions = subscriptions
-        self._store = store
+        self._changes = changes
         #: Number of lite topics deleted since the store was opened.
         self.expired = 0
         # Where the scan continues: the parent, and the last of its light queues that was checked.
@@ -144,7 +136,7 @@ class LiteExpiry:
             for (queue, parent), end in zip(others.items(), ends, strict=True)
             if end and self._was_of(parent, queue, end)
         }
-        return self._store.delete_idle(former) if former else 0
+        return self._changes.delete_idle(former) if former else 0
 
     def _was_of(self, parent: str, queue: str, end: int) -> bool:
         """Whether its last message was one of a parent that was deleted since, or was redriven."""
@@ -170,7 +162,7 @@ class LiteExpiry:
                 continue
             if self._is_idle(queue, end, before_ms):
                 idle[queue] = end
-        return self._store.delete_idle(idle) if idle else 0
+        return self._changes.delete_idle(idle) if idle else 0
 
     def _is_idle(self, queue: str, end: int, before_ms: int) -> bool:
         last_ms = last_stored_ms(self._queues, self._times, queue, end)

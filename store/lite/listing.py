@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store.consume_queue import ConsumeQueueStore
-    from store.groups import Reads
     from store.lite.subscriptions import Subscriptions
     from store.log import StoreTimes
+    from store.reads import ReadPath
     from store.state import Tables
     from store.topics import Topics
 
@@ -51,7 +51,7 @@ class LiteListing:
         queues: ConsumeQueueStore,
         times: StoreTimes,
         subscriptions: Subscriptions,
-        store: Reads,
+        reads: ReadPath,
     ) -> None:
         """`tables`: at the dispatch point."""
         # Constant after construction.
@@ -60,7 +60,7 @@ class LiteListing:
         self._queues = queues
         self._times = times
         self._subscriptions = subscriptions
-        self._store = store
+        self._reads = reads
 
     def parents(self, prefix: str, after: str, limit: int, most: int) -> list[LiteParent]:
         """Up to `limit` parents in name order, with names above `after`. Up to `most` lite topics
@@ -104,7 +104,7 @@ class LiteListing:
 
     def _state(self, topic: str, name: str, expiry_ms: int) -> LiteTopic:
         queue = queue_of(topic, name)
-        ((low, high),) = self._store.bounds([(queue, 0)])
+        ((low, high),) = self._reads.bounds([(queue, 0)])
         last_ms = last_stored_ms(self._queues, self._times, queue, high)
         clients = self._subscriptions.subscribed_to(topic, name)
         ends_ms = None

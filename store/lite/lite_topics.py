@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from store.base import check_time_within, check_within
-from store.consume_queue import queues_of
 from store.errors import InvalidArgumentError, LiteGroupError, UnknownTopicError
 from store.format import check_topic
 from store.groups import (
@@ -15,14 +14,13 @@ from store.groups import (
     MOST_INVISIBLE_MS,
     MOST_RECEIVED,
     AtOffset,
-    Reads,
     Received,
     hash_of,
     offset_of,
 )
 from store.light_queue import is_light
 from store.lite.clients import Action, Pass, Synced
-from store.lite.expiry import Deletes, LiteExpiry
+from store.lite.expiry import LiteExpiry
 from store.lite.listing import LiteListing
 from store.lite.names import check_lite_topics, no_parent, parts_of, prefix_of, queue_of
 from store.lite.receiving import LiteReceiving, LiteWish
@@ -32,11 +30,12 @@ from store.state import FRESH, LiteTopicsOf, Reset, group_made_at
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from store.consume_queue import ConsumeQueueStore, DispatchRequest
+    from store.consume_queue import ConsumeQueueStore
     from store.groups import SharedGroups, Turn, Where
     from store.log import StoreTimes
     from store.metadata import LiteGroup, SharedGroup
-    from store.puts import AppendPath
+    from store.puts import AppendPath, TopicChanges
+    from store.reads import ReadPath
     from store.state import Entry, Tables
     from store.topics import Topics
 
@@ -61,12 +60,6 @@ class FromEnd(NamedTuple):
     messages: int
 
 
-class LiteStore(Reads, Deletes, Protocol):
-    """See MessageStore."""
-
-    def delete_light(self, names: Sequence[str]) -> int: ...
-
-
 class LiteTopics:
     """Lite topics: light queues of a parent topic, by the million. See store/docs/lite.md.
 
@@ -80,7 +73,8 @@ class LiteTopics:
         queues: ConsumeQueueStore,
         tables: Tables,
         times: StoreTimes,
-        store: LiteStore,
+        reads: ReadPath,
+        changes: TopicChanges,
         groups: SharedGroups,
     ) -> None:
         """`tables`: at the dispatch point."""
@@ -91,11 +85,12 @@ class LiteTopics:
         self._tables = tables
         self._now_ms = times.steady_ms
         self._opened_ms = self._now_ms()
-        self._store = store
+        self._reads = reads
+        self._changes = changes
         self._groups = groups
         self.subscriptions = Subscriptions()
-        self.expiry = LiteExpiry(tables, queues, appends.log, times, self.subscriptions, store)
-        self.listing = LiteListing(topics, tables, queues, times, self.subscriptions, store)
+        self.expiry = LiteExpiry(tables, queues, appends.log, times, self.subscriptions, changes)
+        self.listing = LiteListing(topics, tables, queues, times, self.subscriptions, reads)
         groups.on_change(self._changed)
 
     # --- parents ---------------------------------------------------------------------------
@@ -150,7 +145,7 @@ class LiteTopics:
         check_topic(topic)
         check_lite_topics(names, "lite_topics")
         check_within("lite_topics", len(names), 1, MOST_SYNCED)
-        return self._store.delete_light([queue_of(topic, name) for name in dict.fromkeys(names)])
+        return self._changes.delete_light([queue_of(topic, name) for name in dict.fromkeys(names)])
 
     # --- subscriptions ---------------------------------------------------------------------
 
@@ -226,14 +221,14 @@ class LiteTopics:
         self._appends.wait_acknowledged(end)
 
     def _start_of(self, queue: str, start: Where | FromEnd) -> int:
-        ((low, high),) = self._store.bounds([(queue, 0)])
+        ((low, high),) = self._reads.bounds([(queue, 0)])
         match start:
             case FromEnd(messages):
                 return max(low, high - messages)
             case AtOffset(offset):
                 return min(max(low, offset), high)
             case _:
-                return offset_of(self._store, queue, 0, start)
+                return offset_of(self._reads, queue, 0, start)
 
     def is_wildcard(self, group: str) -> bool:
         """Whether the clients of the group share all lite topics. Raises UnknownGroupError,
@@ -344,11 +339,6 @@ class LiteTopics:
             who.is_over = True
 
     # --- what happens ----------------------------------------------------------------------
-
-    def dispatched(self, requests: Sequence[DispatchRequest]) -> None:
-        """The store's listener for dispatched messages."""
-        if self.subscriptions.is_used:
-            self.subscriptions.on_growth(name for name, _ in queues_of(requests))
 
     def _changed(self, group: str, topic: str) -> None:
         """The listener of groups: messages became available, or a group or queue was deleted."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from store.base import Lock
+from store.consume_queue import queues_of
 from store.errors import LiteQuotaError, UnknownLiteClientError
 from store.lite.clients import Action, Client, Group, Pass, Synced
 from store.lite.names import parts_of
@@ -20,6 +21,7 @@ from store.lite.ready import ReadyNames
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from store.consume_queue import DispatchRequest
     from store.metadata import LiteGroup
 
     #: Called with a group and one of its clients; "" means all clients.
@@ -59,11 +61,6 @@ class Subscriptions:
         self._gone: list[Group] = []  # removed, but not freed yet
         # Replaced whole.
         self._listeners: tuple[Listener, ...] = ()
-
-    @property
-    def is_used(self) -> bool:
-        """Whether there is any client."""
-        return bool(self._by_parent)
 
     def is_wildcard(self, group_name: str) -> bool | None:
         """Whether it is a wildcard group; None if it has no client."""
@@ -255,10 +252,13 @@ class Subscriptions:
 
     # --- what makes names ready ------------------------------------------------------------
 
+    def dispatched(self, requests: Sequence[DispatchRequest]) -> None:
+        """The store's listener for dispatched messages."""
+        if self._by_parent:
+            self.on_growth(name for name, _ in queues_of(requests))
+
     def on_growth(self, queues: Iterable[str]) -> None:
         """Make the lite topics of these light queues ready, since they have new messages."""
-        if not self._by_parent:
-            return
         parents = self._by_parent
         found = [
             parts

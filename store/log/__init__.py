@@ -11,7 +11,6 @@ from store.log.commit_log import CommitLog, LogAppend
 from store.log.disk import DiskGuard, free_bytes
 from store.log.file_ranges import data_ranges
 from store.log.flush import GATHER_S, FlushService, GroupCommitService, IntervalFlushService
-from store.log.holds import LogHold
 from store.log.log_bytes import PreadWindow, look_at, pread
 from store.log.log_walk import Blank, Damage, End, Poison, Run, walk
 from store.log.page_ahead import PageAhead
@@ -21,6 +20,7 @@ from store.log.record_run import LogFiles
 from store.log.recovery import Recovered, check_has_durable, holds_record, recover_log
 from store.log.resync import first_time
 from store.log.retention import (
+    LogHold,
     RetentionService,
     read_kept_again,
     read_log_start,
@@ -28,7 +28,7 @@ from store.log.retention import (
     write_log_start,
 )
 from store.log.segment import Segment, parse_segment_name, segment_name
-from store.log.segment_set import DirectSource, SegmentSet
+from store.log.segment_set import SegmentSet, SegmentSource
 from store.log.store_times import (
     Fall,
     FallFinder,
@@ -48,7 +48,6 @@ __all__ = [
     "Blank",
     "CommitLog",
     "Damage",
-    "DirectSource",
     "DiskGuard",
     "End",
     "Fall",
@@ -70,6 +69,7 @@ __all__ = [
     "Run",
     "Segment",
     "SegmentSet",
+    "SegmentSource",
     "StoreTimes",
     "Watermark",
     "check_has_durable",

@@ -30,6 +30,7 @@ from store.format import (
     PLACE,
     PROPERTIES_LENGTH,
     STORE_HOST_V6,
+    TOPIC_HEADS,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
@@ -39,7 +40,6 @@ from store.format import (
     packing,
 )
 from store.log.plain_records import plain_records
-from store.log.topic_field import topic_field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -189,7 +189,9 @@ class BatchEncoder:
             ) = message
             if topic != last_topic:
                 last_topic = topic
-                magic, field = topic_field(topic)
+                name = topic.encode()
+                magic, length = TOPIC_HEADS[len(name)]
+                field = length + name
                 plain_tail = field + self._plain_length
             if mark is not None:
                 properties += mark.item(at)  # there is room for it, see preparing.py

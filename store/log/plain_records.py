@@ -25,10 +25,10 @@ from store.format import (
     LAST,
     MAX_PROPERTIES_BYTES,
     PROPERTIES_LENGTH,
+    TOPIC_HEADS,
     light_item,
 )
 from store.log.queue_offsets import TakenLight
-from store.log.topic_field import topic_fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -178,6 +178,16 @@ def plain_records(
         topics, queue_ids, queue_offsets, places_in_log, sizes, now_ms, keys, units
     )
     return PlainRecords(parts, requests, end_offset, next_offsets, next_light)
+
+
+def topic_fields(topics: Sequence[str], behind: bytes) -> tuple[int | list[int], list[bytes]]:
+    """Magic code of each topic, a single one if all are equal, and its encoded field, to which
+    `behind` is appended."""
+    names = list(map(str.encode, topics))
+    heads = [TOPIC_HEADS[len(name)] for name in names]
+    fields = [length + name + behind for (_, length), name in zip(heads, names, strict=True)]
+    magics = [magic for magic, _ in heads]
+    return magics[0] if is_constant(magics) else magics, fields
 
 
 def _with(tail: bytes, properties: bytes, item_bytes: int) -> bytes:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from store.base import Changes, Lock
 from store.errors import SegmentNotReadyError, StoreClosedError
+from store.log.segment_set import SegmentSource
 
 if TYPE_CHECKING:
     from store.log.segment import Segment
-    from store.log.segment_set import SegmentSource
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +38,8 @@ def segments_ahead(segment_bytes: int) -> int:
     return max(_AHEAD, min(_MOST_AHEAD, _AHEAD_BYTES // segment_bytes))
 
 
-class Preallocator:
-    """A SegmentSource whose segments are created by another thread.
+class Preallocator(SegmentSource):
+    """Has the segments of another source created ahead, by a thread.
 
     Before `start` there is no thread, and the appender creates each segment itself. Thread:
     "preallocate", the only one that creates segments while it runs. `take` is for the appender,
@@ -52,17 +52,16 @@ class Preallocator:
     def __init__(
         self,
         source: SegmentSource,
-        segment_bytes: int,
         *,
         ahead: int | None = None,
         retry_s: float | None = None,
     ) -> None:
         """`source` creates the segments, on the thread of this service; `ahead` of them are kept
         ready, with 0 each is created on demand. None: the defaults above."""
+        super().__init__(source.directory, source.segment_bytes)
         # Constant after construction.
         self._source = source
-        self._segment_bytes = segment_bytes
-        self._ahead = segments_ahead(segment_bytes) if ahead is None else ahead
+        self._ahead = segments_ahead(source.segment_bytes) if ahead is None else ahead
         self._retry_s = RETRY_S if retry_s is None else retry_s
         # A daemon, so that a program that ends by an error ends, without a clean close.
         self._thread = threading.Thread(target=self._run, name="preallocate", daemon=True)
@@ -106,7 +105,7 @@ class Preallocator:
                 self._ready.pop(start_offset, None)
                 return self._handed
             if start_offset in self._ready:
-                self._want(start_offset + self._segment_bytes, max(self._ahead, count - 1))
+                self._want(start_offset + self.segment_bytes, max(self._ahead, count - 1))
                 self._handed = self._ready[start_offset]
                 del self._ready[start_offset]
                 return self._handed
@@ -149,7 +148,7 @@ class Preallocator:
     def _want(self, start_offset: int, count: int) -> None:
         """Must hold _lock."""
         for ahead in range(count):
-            wanted = start_offset + ahead * self._segment_bytes
+            wanted = start_offset + ahead * self.segment_bytes
             if wanted in self._failed:
                 break  # a segment after a gap would make the next open fail
             if wanted not in self._ready:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from store.base import Lock
 from store.errors import DiskFullError, StoreError
 from store.log.disk import DiskLevel
-from store.log.holds import LogHolds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
     from store.config import StoreConfig
     from store.jobs import Jobs
     from store.log.disk import DiskGuard
-    from store.log.holds import LogHold
     from store.log.segment import Segment
     from store.log.segment_set import SegmentSet
-    from store.log.store_times import NamedValues, StoreTimes
+    from store.log.store_times import StoreTimes
+    from store.notes import Notes
 
 logger = logging.getLogger(__name__)
 
@@ -115,33 +114,55 @@ def local_hour(now_ms: int) -> int:
     return time.localtime(now_ms / 1000).tm_hour
 
 
-def read_log_start(values: NamedValues) -> int | None:
+def read_log_start(notes: Notes) -> int | None:
     """Physical offset at or below which the log must begin, unless files were lost; None if it was
     not noted yet."""
-    return _noted(values, _LOG_START)
+    return _noted(notes, _LOG_START)
 
 
-def write_log_start(values: NamedValues, log_start: int) -> None:
+def write_log_start(notes: Notes, log_start: int) -> None:
     """Note that segments below `log_start` may be dropped. Durable on return. Raises OSError."""
-    if read_log_start(values) != log_start:
-        values.put(_LOG_START, log_start.to_bytes(8, "big"))
+    if read_log_start(notes) != log_start:
+        notes.put(_LOG_START, log_start.to_bytes(8, "big"))
 
 
-def read_kept_again(values: NamedValues) -> int:
+def read_kept_again(notes: Notes) -> int:
     """Physical offset behind the last records that were appended again to be kept: a log that is
     cut before it may lack some, as the segments that had them before may be gone. 0 if there were
     none."""
-    return _noted(values, _KEPT_AGAIN) or 0
+    return _noted(notes, _KEPT_AGAIN) or 0
 
 
-def write_kept_again(values: NamedValues, end: int) -> None:
+def write_kept_again(notes: Notes, end: int) -> None:
     """Note where records were appended again. Durable on return. Raises OSError."""
-    values.put(_KEPT_AGAIN, end.to_bytes(8, "big"))
+    notes.put(_KEPT_AGAIN, end.to_bytes(8, "big"))
 
 
-def _noted(values: NamedValues, name: str) -> int | None:
-    noted = values.get(name)
+def _noted(notes: Notes, name: str) -> int | None:
+    noted = notes.get(name)
     return None if noted is None else int.from_bytes(noted, "big")
+
+
+class LogHold:
+    """Keeps retention from dropping segments that are still being copied, from physical offset
+    `start` on. A context manager that releases it at the end. Thread: any."""
+
+    def __init__(self, holds: set[LogHold], start: int) -> None:
+        self._holds = holds
+        #: May be raised, which releases the part below.
+        self.start = start
+        holds.add(self)
+
+    def __enter__(self) -> LogHold:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._holds.discard(self)
+
+
+def lowest(holds: set[LogHold]) -> int | None:
+    """Physical offset at and above which the log is held; None without holds."""
+    return min((hold.start for hold in list(holds)), default=None)
 
 
 class RetentionService:
@@ -163,15 +184,13 @@ class RetentionService:
         safe_end: Callable[[], int],
         on_dropped: Callable[[int], None],
         before_drop: Callable[[int, int], None] = lambda _start, _end: None,
-        before_run: Callable[[], None] = lambda: None,
         hour: Callable[[int], int] = local_hour,
     ) -> None:
         """`on_dropped(log start)` is called after a drop, `before_drop(log start now, log start
         then)` before it; if that raises, nothing is dropped.
 
-        `newest_time_ms`: the store time of a segment's last record, or later. `before_run()` is
-        called in each run. Everything below the physical offset `safe_end()` must be dispatched and
-        durable, so that it may be dropped.
+        `newest_time_ms`: the store time of a segment's last record, or later. Everything below the
+        physical offset `safe_end()` must be dispatched and durable, so that it may be dropped.
         """
         # Constant after construction.
         self._segments = segments
@@ -182,9 +201,8 @@ class RetentionService:
         self._safe_end = safe_end
         self._on_dropped = on_dropped
         self._before_drop = before_drop
-        self._before_run = before_run
         self._hour = hour
-        self._holds = LogHolds()
+        self._holds: set[LogHold] = set()
         self._keepers: list[Keeper] = []
         self._running = Lock()
         #: Written by runs only; read freely.
@@ -203,14 +221,14 @@ class RetentionService:
         jobs.add("retention", self._config.clean_interval_s, self.run_once)
 
     def hold(self) -> LogHold:
-        """Hold the log from its current start until the hold is moved or its context ends. Blocks
-        during a run."""
+        """Hold the log from its current start until the hold is raised or its context ends. Blocks
+        during a run, because one that has already decided ignores new holds."""
         with self._running:
-            return self._holds.add(self._segments.first_offset)
+            return LogHold(self._holds, self._segments.first_offset)
 
     def _droppable_end(self) -> int:
         """Physical offset below which the log may be dropped."""
-        held = self._holds.lowest
+        held = lowest(self._holds)
         safe = self._safe_end()
         return safe if held is None else min(safe, held)
 
@@ -224,7 +242,6 @@ class RetentionService:
         between leaves a log that begins later, or a file that is dropped again.
         """
         with self._running:
-            self._before_run()
             config = self._config
             now_ms = self._times.now_ms()
             level = self._guard.measure()

@@ -11,7 +11,7 @@ or drop.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from store.base import TEMPORARY_SUFFIX, Lock, free_name, fsync_directory, make_directory
 from store.errors import InvalidArgumentError, StoreFormatError
@@ -27,12 +27,15 @@ logger = logging.getLogger(__name__)
 PAGE_BYTES = 4096
 
 
-class SegmentSource(Protocol):
-    """A source of new segments: created on demand, or prepared ahead."""
+class SegmentSource:
+    """A source of new segments: creates each on demand, on the appender's thread."""
+
+    def __init__(self, directory: Path, segment_bytes: int) -> None:
+        self.directory = directory
+        self.segment_bytes = segment_bytes
 
     def start(self) -> None:
         """From now on `take` creates no segment itself, if the source supports that. Repeatable."""
-        ...
 
     def take(self, start_offset: int, count: int = 1) -> Segment:
         """An empty segment that begins at `start_offset`, the first of `count` needed ones.
@@ -40,39 +43,18 @@ class SegmentSource(Protocol):
         Raises DiskFullError, SegmentNotReadyError. A caller that is interrupted before it has the
         segment may repeat the call.
         """
-        ...
+        path = self.directory / segment_name(start_offset)
+        if path.exists() and not _holds_data(path):
+            path.unlink()  # made by a call that was interrupted before it could say so
+        return Segment.create(path, start_offset, self.segment_bytes)
 
     def wait_ready(self, start_offset: int, timeout_s: float) -> bool:
         """Block until a `take` after SegmentNotReadyError is worth a retry. Returns False after
         `timeout_s`."""
-        ...
-
-    def stop(self) -> None:
-        """Remove prepared segments that were not taken. Repeatable."""
-        ...
-
-
-class DirectSource:
-    """Creates each segment on demand, on the appender's thread."""
-
-    def __init__(self, directory: Path, segment_bytes: int) -> None:
-        self._directory = directory
-        self._segment_bytes = segment_bytes
-
-    def start(self) -> None:
-        """Does nothing; there is no other thread to create segments."""
-
-    def take(self, start_offset: int, count: int = 1) -> Segment:
-        path = self._directory / segment_name(start_offset)
-        if path.exists() and not _holds_data(path):
-            path.unlink()  # made by a call that was interrupted before it could say so
-        return Segment.create(path, start_offset, self._segment_bytes)
-
-    def wait_ready(self, start_offset: int, timeout_s: float) -> bool:
         return True
 
     def stop(self) -> None:
-        """Does nothing; no segment is prepared."""
+        """Remove prepared segments that were not taken. Repeatable."""
 
 
 class SegmentSet:
@@ -132,7 +114,7 @@ class SegmentSet:
                 segment.close()
             raise
         return cls(
-            directory, segment_bytes, source or DirectSource(directory, segment_bytes), segments
+            directory, segment_bytes, source or SegmentSource(directory, segment_bytes), segments
         )
 
     # --- looking ---------------------------------------------------------------------------

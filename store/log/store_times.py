@@ -29,7 +29,7 @@ import logging
 import struct
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from store.base import Lock
 from store.errors import StoreFormatError
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from store.base import Clock
     from store.consume_queue import DispatchRequest
+    from store.notes import Notes
 
 logger = logging.getLogger(__name__)
 
@@ -60,16 +61,6 @@ _LEFT_STATE = "clock"
 #: The note of version 0.1 about an adopted log: how far times fall at most, and below which offset.
 _OLD_STATE = "store_time_fall"
 _OLD_FORM = struct.Struct(">qq")
-
-
-class NamedValues(Protocol):
-    """Where falls and the time are stored: a store's metadata."""
-
-    def get(self, name: str) -> bytes | None: ...
-
-    def put(self, name: str, value: bytes) -> None:
-        """Durable on return."""
-        ...
 
 
 class Fall(NamedTuple):
@@ -243,15 +234,15 @@ def _boot() -> str:
     return ""
 
 
-def write_left(values: NamedValues, left: Left) -> None:
+def write_left(notes: Notes, left: Left) -> None:
     """Durable on return."""
-    values.put(_LEFT_STATE, json.dumps(left).encode())
+    notes.put(_LEFT_STATE, json.dumps(left).encode())
 
 
-def read_left(values: NamedValues) -> Left | None:
+def read_left(notes: Notes) -> Left | None:
     """The last written value; None if there is none, or it cannot be read, which is logged."""
     try:
-        value = values.get(_LEFT_STATE)
+        value = notes.get(_LEFT_STATE)
         left = None if value is None else Left(*json.loads(value))
     except (StoreFormatError, ValueError, TypeError) as error:
         logger.warning("cannot read the time that the last process left: %s", error)
@@ -259,18 +250,18 @@ def read_left(values: NamedValues) -> Left | None:
     return left if left is not None and left.boot else None
 
 
-def write_falls(values: NamedValues, falls: Falls) -> None:
+def write_falls(notes: Notes, falls: Falls) -> None:
     """Durable on return."""
-    values.put(_STATE, b"".join(_FORM.pack(*fall) for fall in falls))
+    notes.put(_STATE, b"".join(_FORM.pack(*fall) for fall in falls))
 
 
-def read_falls(values: NamedValues, oldest_ms: int) -> Falls:
+def read_falls(notes: Notes, oldest_ms: int) -> Falls:
     """Read the noted falls. `oldest_ms`: store time of the log's first record, for a log that
     version 0.1 adopted, which noted how far times fall but not where."""
-    value = values.get(_STATE)
+    value = notes.get(_STATE)
     if value is not None:
         return tuple(Fall(*each) for each in _FORM.iter_unpack(value))
-    old = values.get(_OLD_STATE)
+    old = notes.get(_OLD_STATE)
     if old is None:
         return ()
     by_ms, below_offset = _OLD_FORM.unpack(old)

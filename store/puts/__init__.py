@@ -4,7 +4,7 @@ committed offsets are records of the log, and are written here as well.
 It connects the log, its flushing and the dispatch, and defines when a put is acknowledged.
 """
 
-from store.puts.append_path import MOST_BODY_BYTES, AppendPath, LookedRows, Step
+from store.puts.append_path import MOST_BODY_BYTES, AppendPath, Step
 from store.puts.committed_offsets import CommittedOffsets
 from store.puts.naming import check_fit, placed_in_batch
 from store.puts.numbered_batches import FoundBatch, NumberedBatches
@@ -15,7 +15,6 @@ __all__ = [
     "AppendPath",
     "CommittedOffsets",
     "FoundBatch",
-    "LookedRows",
     "NumberedBatches",
     "Step",
     "TopicChanges",

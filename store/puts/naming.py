@@ -6,13 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from store.errors import InvalidArgumentError
-from store.format import (
-    BLANK_BYTES,
-    LONGEST_NAME,
-    MAX_PROPERTIES_BYTES,
-    MIN_RECORD_BYTES,
-    check_no_group_topics,
-)
+from store.format import BLANK_BYTES, LONGEST_NAME, MAX_PROPERTIES_BYTES, MIN_RECORD_BYTES
 from store.message import PlainMessages
 
 if TYPE_CHECKING:
@@ -21,19 +15,9 @@ if TYPE_CHECKING:
     from store.format import Prepared
     from store.message import Message
 
-_topic_of = attrgetter("topic")
 _body_of = attrgetter("body")
 #: Upper bound of a record's size without its body.
 _MOST_BESIDE = MIN_RECORD_BYTES + MAX_PROPERTIES_BYTES + LONGEST_NAME + BLANK_BYTES
-
-
-def check_topics_of(messages: Sequence[Message]) -> None:
-    """Raises InvalidArgumentError for the first message whose topic only the store writes."""
-    if len(messages) == 1 and messages[0].topic[:1] != "%":
-        return  # the common case
-    # By type, because isinstance with an abstract class takes ten times as long.
-    columns = messages if type(messages) is PlainMessages else None
-    check_no_group_topics([*map(_topic_of, messages)] if columns is None else columns.topics)
 
 
 def check_fit(

@@ -7,7 +7,7 @@ both exist as long as the record does, whatever is deleted.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from store.errors import CorruptRecordError, MessageNotFoundError
 from store.format import (
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from store.consume_queue import ConsumeQueueStore, DispatchRequest, KeyHit
     from store.log import CommitLog
     from store.topics import Topics
+
+T = TypeVar("T")
 
 _PAGE = 256
 _FOREVER_MS = (1 << 63) - 1
@@ -77,14 +79,7 @@ class NumberedBatches:
 
         None if the log has no record of it. Raises CorruptRecordError.
         """
-        while True:
-            start = self._log.start_offset
-            try:
-                return self._find(key_of(producer_id, sequence))
-            except MessageNotFoundError:
-                if self._log.start_offset == start:
-                    raise
-                # Its segment was dropped meanwhile.
+        return self._again_if_dropped(lambda: self._find(key_of(producer_id, sequence)))
 
     def records(
         self, producer_id: str, sequence: int, is_kept: Callable[[bytes], bool]
@@ -93,21 +88,28 @@ class NumberedBatches:
 
         None if the log has no record of it. Raises CorruptRecordError, and what `is_kept` raises.
         """
-        while True:
-            start = self._log.start_offset
-            found = self.find(producer_id, sequence)
+
+        def read() -> list[bytes | None] | None:
+            found = self._find(key_of(producer_id, sequence))
             if found is None:
                 return None
+            records = [
+                one if one is None else self._log.read(one.physical_offset, one.record_size)
+                for one in found.messages
+            ]
+            return [one if one is not None and is_kept(one) else None for one in records]
+
+        return self._again_if_dropped(read)
+
+    def _again_if_dropped(self, read: Callable[[], T]) -> T:
+        """Run `read`, again if a segment was dropped meanwhile."""
+        while True:
+            start = self._log.start_offset
             try:
-                records = [
-                    one if one is None else self._log.read(one.physical_offset, one.record_size)
-                    for one in found.messages
-                ]
-                return [one if one is not None and is_kept(one) else None for one in records]
+                return read()
             except MessageNotFoundError:
                 if self._log.start_offset == start:
                     raise
-                # Its segment was dropped meanwhile.
 
     def _find(self, key: str) -> FoundBatch | None:
         for offset in reversed(self._offsets(key)):

@@ -27,7 +27,7 @@ _DELETED_TOGETHER = MOST_ENDED
 class TopicChanges:
     """Creates, changes and deletes topics.
 
-    Its methods are those of MessageStore, where they are documented. Thread: any.
+    Methods without a docstring are documented in MessageStore. Thread: any.
     """
 
     def __init__(
@@ -96,9 +96,13 @@ class TopicChanges:
         self._end(list(dict.fromkeys(names)), self._topics.end)
 
     def delete_light(self, names: Sequence[str]) -> int:
+        """Delete those of these light queues that exist, like `MessageStore.delete_topic`, in
+        chunks. Returns how many. Raises what an append raises."""
         return self._end_light(names, lambda _, offset: offset > 0)
 
     def delete_idle(self, ends: Mapping[str, int]) -> int:
+        """Delete those of these light queues whose next offset is still the given one. Returns how
+        many. Raises what an append raises."""
         return self._end_light(list(ends), lambda name, offset: offset == ends[name])
 
     def _end_light(self, names: Sequence[str], is_meant: Callable[[str, int], bool]) -> int:

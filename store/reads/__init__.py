@@ -3,21 +3,19 @@
 A read changes nothing in the store. `ReadPath` repairs what it finds missing.
 """
 
-from store.reads.filters import Filter, parse_filter
+from store.reads.filters import Filter, TagFilter, parse_filter
 from store.reads.latest_messages import LatestKept, LatestMessages
-from store.reads.lookups import Hidden, Lookups
+from store.reads.lookups import Lookups
 from store.reads.pull_plan import Pulled, PullPlan
 from store.reads.read_path import ReadPath
 from store.reads.reader import Reader
 from store.reads.sql import SqlFilter
-from store.reads.tag_filter import TagFilter
 from store.reads.time_search import TimeSearch
 from store.reads.topic_retention import TopicRetention
 from store.reads.unit_search import first_unit, first_where
 
 __all__ = [
     "Filter",
-    "Hidden",
     "LatestKept",
     "LatestMessages",
     "Lookups",

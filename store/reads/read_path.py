@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from store.errors import DamagedQueueError, InvalidArgumentError, MessageNotFoundError
-from store.reads.tag_filter import TagFilter
+from store.errors import (
+    DamagedQueueError,
+    InvalidArgumentError,
+    MessageNotFoundError,
+    OffsetOutOfRangeError,
+)
+from store.reads.filters import TagFilter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from store.consume_queue import Boundary, Bounds
     from store.derive import QueueRepair
@@ -50,21 +55,17 @@ class ReadPath:
 
     def repairing(self, read: Callable[[], T]) -> T:
         """Run `read`. If it raises DamagedQueueError, the queue is rebuilt from the log in the
-        background, and the error is raised."""
+        background; if that has not helped before, the error says where to continue."""
         self._check_open()
         try:
             return read()
         except DamagedQueueError as error:
-            self._repair_queue_of(error)
+            place = error.topic, error.queue_id, error.queue_offset
+            if self._repair.has_failed(*place):
+                error.next_offset = error.behind
+            else:
+                self._repair.start(*place)
             raise
-
-    def _repair_queue_of(self, error: DamagedQueueError) -> None:
-        """Rebuild its queue in the background; if that has not helped, set where to continue."""
-        place = error.topic, error.queue_id, error.queue_offset
-        if self._repair.has_failed(*place):
-            error.next_offset = error.behind
-        else:
-            self._repair.start(*place)
 
     def plan_pull(
         self,
@@ -86,25 +87,56 @@ class ReadPath:
             raise InvalidArgumentError("max_messages", f"{max_messages} is below 1")
         if max_bytes < 1:
             raise InvalidArgumentError("max_bytes", f"{max_bytes} is below 1")
-        self._check_open()
         if isinstance(tag_filter, str):
             tag_filter = TagFilter.parse(tag_filter)
-        try:  # not `repairing`: each pull comes here
-            return self.reader.plan(
-                topic, queue_id, offset, max_messages, max_bytes, tag_filter, given_at
-            )
-        except DamagedQueueError as error:
-            self._repair_queue_of(error)
-            raise
+        wanted = (topic, queue_id, offset, max_messages, max_bytes, tag_filter, given_at)
+        return self.repairing(lambda: self.reader.plan(*wanted))
 
     def read_planned(self, plan: PullPlan) -> Pulled:
         """The second half of `pull`; call it soon after the first. Raises what `pull` raises."""
-        self._check_open()
-        try:
-            return self.reader.read(plan)
-        except DamagedQueueError as error:
-            self._repair_queue_of(error)
-            raise
+        return self.repairing(lambda: self.reader.read(plan))
+
+    def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        max_messages: int = 32,
+        max_bytes: int = 4 << 20,
+        tag_filter: str | Filter | None = "",
+    ) -> Pulled:
+        return self.read_planned(
+            self.plan_pull(
+                *(topic, queue_id, offset),
+                max_messages=max_messages,
+                max_bytes=max_bytes,
+                tag_filter=tag_filter,
+            )
+        )
+
+    def pulls(
+        self, topic: str, at: int, behind: int, max_messages: int, max_bytes: int
+    ) -> Iterator[Pulled]:
+        """Pulls, one after the other, of all messages at at <= offset < behind in queue 0, without
+        those that are not dispatched or no longer kept. Raises what `pull` raises."""
+        while at < behind:
+            try:
+                pulled = self.pull(
+                    *(topic, 0, at),
+                    max_messages=min(max_messages, behind - at),
+                    max_bytes=max_bytes,
+                    tag_filter=None,
+                )
+            except OffsetOutOfRangeError as error:
+                if at >= error.min_offset:
+                    return
+                at = error.min_offset
+                continue
+            if pulled.next_offset == at:
+                return
+            yield pulled
+            at = pulled.next_offset
 
     def is_cold(self, topic: str, queue_id: int, offset: int) -> bool:
         if self._log.is_hot(self._log.start_offset):

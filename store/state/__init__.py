@@ -48,7 +48,7 @@ from store.state.half_entries import (
     HalvesForgotten,
 )
 from store.state.halves import EndedHalf, HalfTables, HalvesCount, OpenHalf
-from store.state.happenings import ENDS, Happened, Happening, happening
+from store.state.happenings import ENDS, Happened, happening
 from store.state.packing import MOST_ENDED, pack_entries, unpack_entries
 from store.state.rows import (
     DEAD_LETTERS,
@@ -56,7 +56,6 @@ from store.state.rows import (
     Rows,
     TimerRow,
     dead_key,
-    group_key,
     group_made_at,
     kept_key,
     offset_key,
@@ -70,12 +69,20 @@ from store.state.rows import (
     unpack_group,
     unpack_kept,
     unpack_topic,
-    window_key,
 )
 from store.state.store import REPLAY_BYTES_S, Snapshots, StateStore
 from store.state.tables import Tables
-from store.state.view import StateView
-from store.state.windows import FRESH, NOBODY, SPAN, Lease, Window, runs_of, unpack_window
+from store.state.view import LookedRows, StateView
+from store.state.windows import (
+    FRESH,
+    NOBODY,
+    SPAN,
+    Lease,
+    Window,
+    new_nonce,
+    runs_of,
+    unpack_window,
+)
 
 __all__ = [
     "DEAD_LETTERS",
@@ -111,7 +118,6 @@ __all__ = [
     "HalvesCount",
     "HalvesForgotten",
     "Happened",
-    "Happening",
     "Held",
     "LatestLooked",
     "Lease",
@@ -119,6 +125,7 @@ __all__ = [
     "LetterEnd",
     "LetterEnded",
     "LiteTopicsOf",
+    "LookedRows",
     "OpenHalf",
     "Passed",
     "Reset",
@@ -142,10 +149,10 @@ __all__ = [
     "apply_entry_of_rest",
     "changes_of",
     "dead_key",
-    "group_key",
     "group_made_at",
     "happening",
     "kept_key",
+    "new_nonce",
     "offset_key",
     "pack_entries",
     "pack_group",
@@ -161,5 +168,4 @@ __all__ = [
     "unpack_kept",
     "unpack_topic",
     "unpack_window",
-    "window_key",
 ]

@@ -125,3 +125,32 @@ class StateView:
     def scan(self, start: bytes, end: bytes, limit: int | None = None) -> Sequence[Pair]:
         self._forget_dispatched()
         return self._pending.scan(start, end, limit)
+
+
+class LookedRows:
+    """Rows as they were when first read."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._found: dict[bytes, bytes | None] = {}
+        self._scanned: dict[tuple[bytes, bytes, int | None], Sequence[tuple[bytes, bytes]]] = {}
+
+    def get(self, key: bytes) -> bytes | None:
+        if key not in self._found:
+            self._found[key] = self._rows.get(key)
+        return self._found[key]
+
+    def multi_get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        found = self._found
+        missing = [key for key in keys if key not in found]
+        if missing:
+            found.update(zip(missing, self._rows.multi_get(missing), strict=True))
+        return [found[key] for key in keys]
+
+    def scan(
+        self, start: bytes, end: bytes, limit: int | None = None
+    ) -> Sequence[tuple[bytes, bytes]]:
+        asked = start, end, limit
+        if asked not in self._scanned:
+            self._scanned[asked] = self._rows.scan(*asked)
+        return self._scanned[asked]

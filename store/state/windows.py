@@ -16,6 +16,7 @@ ascending. All big-endian.
 
 from __future__ import annotations
 
+import secrets
 import struct
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,6 +38,11 @@ _LEASE = struct.Struct(">qQHqqqq")
 _ORDERED_HEAD = struct.Struct(">BqI")
 _KEY = struct.Struct(">qq")
 _MOST_REMEMBERED = 64
+
+
+def new_nonce() -> int:
+    """63 random bits, never NOBODY."""
+    return secrets.randbits(63) or 1
 
 
 class Lease(NamedTuple):

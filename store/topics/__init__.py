@@ -5,7 +5,7 @@ Uses the state, and the protocols of `store.consume_queue`. Does not know how qu
 
 from store.topics.admission import Admission, DeadBelow, starts_of
 from store.topics.ends import End
-from store.topics.live_topics import LiveTopics
+from store.topics.remembered import LiveTopics
 from store.topics.table import QueueRules, Topics, TopicsNeededError
 
 __all__ = [

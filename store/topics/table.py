@@ -37,9 +37,8 @@ from store.state import (
     TopicTakes,
 )
 from store.topics.admission import Admission
-from store.topics.dead_names import DeadNames
 from store.topics.ends import End, Ends
-from store.topics.live_topics import LiveTopics
+from store.topics.remembered import DeadNames, LiveTopics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -127,14 +126,6 @@ class Topics:
             raise UnknownTopicError(name)
         return found
 
-    def find(self, names: Sequence[str]) -> list[TopicConfig | None]:
-        """The settings of each; None if there is no visible topic of that name."""
-        return self._tables.topics(names)
-
-    def list_topics(self, prefix: str, after: str | None, limit: int) -> list[TopicConfig]:
-        """Up to `limit` topics in name order (by UTF-8 bytes), only names above `after`."""
-        return self._tables.list_topics(prefix, after, limit)
-
     def queue_count(self, name: str) -> int:
         """Number of queues of a topic or light queue. Raises UnknownTopicError; a light queue must
         have had a message."""
@@ -202,10 +193,6 @@ class Topics:
         if found is None:
             found = self._next_own[topic] = self._queues.next_offsets([(topic, 0)])[0]
         return found
-
-    def next_state(self) -> int:
-        """The next offset of the state's topic."""
-        return self.next_own(STATE_TOPIC)
 
     def deciding(self, entries: Sequence[Entry], log_end: int) -> None:
         """A record of the state with these entries is about to be appended."""

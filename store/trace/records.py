@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from store.errors import OffsetOutOfRangeError, UnknownTopicError
+from store.errors import UnknownTopicError
 from store.format import message_id, pack_host, place_of, unpack_record
 from store.reads import first_where
 from store.state import (
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from store.consume_queue import ConsumeQueueStore
-    from store.held import Reads
     from store.log import CommitLog
     from store.message import StoredMessage
+    from store.reads import ReadPath
     from store.state import Entry
 
 #: Records, and bytes of them, that are read together.
@@ -49,7 +49,7 @@ class StateRecord(NamedTuple):
     body: bytes
 
 
-def state_bounds(reads: Reads) -> tuple[int, int]:
+def state_bounds(reads: ReadPath) -> tuple[int, int]:
     """Queue offsets of the state records in the log: the first, and the end (exclusive)."""
     try:
         ((low, high),) = reads.bounds([(STATE_TOPIC, 0)])
@@ -67,29 +67,14 @@ def first_record_from(
     )[0]
 
 
-def records_from(reads: Reads, at: int, high: int) -> Iterator[list[StateRecord]]:
+def records_from(reads: ReadPath, at: int, high: int) -> Iterator[list[StateRecord]]:
     """Yield records in chunks. Raises CorruptRecordError, DamagedQueueError."""
-    while at < high:
-        try:
-            pulled = reads.pull(
-                *(STATE_TOPIC, 0, at),
-                max_messages=_TOGETHER,
-                max_bytes=_READ_BYTES,
-                tag_filter=None,
-            )
-        except OffsetOutOfRangeError as error:  # retention took some meanwhile
-            if at >= error.min_offset:
-                return
-            at = error.min_offset
-            continue
-        if pulled.next_offset == at:
-            return
+    for pulled in reads.pulls(STATE_TOPIC, at, high, _TOGETHER, _READ_BYTES):
         read = [unpack_record(record, verify=False) for record in pulled.records]
         yield [
             StateRecord(each.queue_offset, each.physical_offset, each.store_time_ms, each.body)
             for each in read
         ]
-        at = pulled.next_offset
 
 
 class Append(NamedTuple):

@@ -58,11 +58,10 @@ from store.trace.story import Event, Found, Now, Place, Reader, Standing, Story,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from store import held
     from store.consume_queue import ConsumeQueueStore
     from store.log import CommitLog
     from store.message import StoredMessage
-    from store.reads import Hidden
+    from store.reads import ReadPath
     from store.state import Entry, Rows, Tables
     from store.trace.records import StateRecord
 
@@ -83,13 +82,12 @@ class Traces:
         queues: ConsumeQueueStore,
         rows: Rows,
         tables: Tables,
-        reads: held.Reads,
-        find: Callable[[int], tuple[bytes, Hidden | None]],
+        reads: ReadPath,
         begins_at: Callable[[str], int | None],
         now_ms: Callable[[], int],
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`rows`, `tables`: at the dispatch point. `find`: see ReadPath. `begins_at`: see Topics.
+        """`rows`, `tables`: at the dispatch point. `begins_at`: see Topics.
         `now_ms`: the time that leases use."""
         # Constant after construction.
         self._log = log
@@ -98,7 +96,6 @@ class Traces:
         self._tables = tables
         self._begins_at = begins_at
         self._reads = reads
-        self._find = find
         self._now_ms = now_ms
         self._monotonic_s = monotonic_s
 
@@ -108,7 +105,7 @@ class Traces:
         """Find the message of the record there. Raises MessageNotFoundError, CorruptRecordError,
         DamagedQueueError."""
         try:
-            record, hidden = self._find(physical_offset)
+            record, hidden = self._reads.find(physical_offset)
         except MessageNotFoundError as error:
             if physical_offset < self._log.start_offset:
                 raise MessageNotFoundError(

@@ -72,7 +72,7 @@ class Health:
     @property
     def flush_seconds(self) -> Counted:
         """Durations of the log's flushes since it was opened."""
-        return self._appends.flush_seconds
+        return self._services.flush.seconds.read()
 
     def statistics(self) -> dict[str, float]:
         """See MessageStore.statistics."""

@@ -107,7 +107,7 @@ class Maintenance:
 
     def hold_log(self) -> LogHold:
         """A context in which retention drops nothing; it ends with the context, or when the hold is
-        moved.
+        raised.
 
         Blocks during a run of retention. Segments that expire meanwhile are dropped by a later run.
         """

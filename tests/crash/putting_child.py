@@ -37,7 +37,7 @@ POINTS = {
     "in flush of queues": ("kvcq.engine.rocks", "RocksEngine", "flush"),
     "in checkpoint": ("store.upkeep.checkpoints", None, "write_checkpoint"),
     "in deletion": ("kvcq.consume_queue_store", "KvConsumeQueueStore", "delete_topic"),
-    "after deletion": ("store.topics.dead_names", "DeadNames", "changed"),
+    "after deletion": ("store.topics.remembered", "DeadNames", "changed"),
     "behind a record of state": ("store.puts.append_path", "AppendPath", "_settle_state"),
     "before its rows": ("kvcq.state_store", "KvStateStore", "apply"),
     "before segments go": ("store.log.retention", "RetentionService", "_drop"),

@@ -35,7 +35,7 @@ SHAPE = Shape(
 COUNT = 1500
 _WAIT_S = 120.0
 # Topics of groups' own, too, as brokers write them: no caller of the store may.
-_ANY_NAME = patch("store.puts.naming.check_no_group_topics", lambda *_: None)
+_ANY_NAME = patch("store.puts.append_path.check_no_group_topics", lambda *_: None)
 
 
 def config(root: Path) -> StoreConfig:

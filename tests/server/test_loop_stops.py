@@ -24,7 +24,7 @@ from store.format.limits import MAX_KEYS
 from store.groups import MOST_HANDLES, MOST_RECEIVED
 from store.held import MOST_TIMERS
 from store.lite import MOST_SYNCED
-from store.reads.tag_filter import MAX_FILTER_CHARACTERS
+from store.reads.filters import MAX_FILTER_CHARACTERS
 from tests.support.loop_stops import LONGEST_STOP_S, watched_server
 
 if TYPE_CHECKING:

@@ -62,7 +62,7 @@ _TOPICS = {*_LOG, "store.log", "store.metadata", "store.state"}
 _PUTS = {*_TOPICS, "store.derive", "store.topics"}
 UNITS |= {
     "store.format": _VALUES,
-    "store.log": _LOG,
+    "store.log": {*_LOG, "store.notes"},
     "store.state": {"store.errors", "store.metadata"},
     "store.topics": _TOPICS,
     "store.derive": {*_TOPICS, "store.topics"},
@@ -71,7 +71,7 @@ UNITS |= {
     "store.reads.sql": {"store.errors", "store.format"},
     "store.groups": {*_PUTS, "store.held", "store.puts", "store.reads"},
     "store.held": {*_PUTS, "store.puts", "store.reads"},
-    "store.lite": {*_PUTS, "store.groups", "store.puts"},
+    "store.lite": {*_PUTS, "store.groups", "store.puts", "store.reads"},
     "store.trace": {*_TOPICS, "store.groups", "store.held", "store.reads"},
     "store.upkeep": {*_PUTS, "store.notes", "store.puts", "store.reads", "store.store_dir"},
 }

@@ -42,16 +42,38 @@ def minus(term: Term) -> Term:
 
 
 def negation(term: Term) -> Term:
-    return Term(partial(_not, term.ask), is_truth=True)
+    ask = term.ask
+
+    def holds(properties: Properties) -> Truth:
+        value = truth(ask(properties))
+        return None if value is None else not value
+
+    return Term(holds, is_truth=True)
 
 
 def all_of(terms: Sequence[Term]) -> Term:
+    """False if any is false; otherwise NULL if any is NULL."""
     tag = next((term.tag for term in terms if term.tag is not None), None)
-    return Term(partial(_all_of, [term.ask for term in terms]), is_truth=True, tag=tag)
+    return Term(
+        partial(_first, [term.ask for term in terms], decides=False), is_truth=True, tag=tag
+    )
 
 
 def any_of(terms: Sequence[Term]) -> Term:
-    return Term(partial(_any_of, [term.ask for term in terms]), is_truth=True)
+    """True if any is true; otherwise NULL if any is NULL."""
+    return Term(partial(_first, [term.ask for term in terms], decides=True), is_truth=True)
+
+
+def _first(asks: Sequence[Ask], properties: Properties, *, decides: bool) -> Truth:
+    """`decides` if any has that value; otherwise NULL if any is NULL, or the opposite."""
+    result: Truth = not decides
+    for ask in asks:
+        value = truth(ask(properties))
+        if value is decides:
+            return decides
+        if value is None:
+            result = None
+    return result
 
 
 def equals(left: Term, right: Term, tags: str) -> Term:
@@ -60,15 +82,29 @@ def equals(left: Term, right: Term, tags: str) -> Term:
     for one, other in ((left, right), (right, left)):
         if one.name == tags and other.literal is not None and isinstance(other.literal[0], str):
             tag = other.literal[0]
-    return Term(partial(_equal, left.ask, right.ask), is_truth=True, tag=tag)
+    one_ask, other_ask = left.ask, right.ask
+    return Term(
+        lambda properties: equal(one_ask(properties), other_ask(properties)), is_truth=True, tag=tag
+    )
 
 
 def compares(sign: str, left: Term, right: Term) -> Term:
-    return Term(partial(_ordered, sign, left.ask, right.ask), is_truth=True)
+    one, other = left.ask, right.ask
+    return Term(lambda properties: ordered(sign, one(properties), other(properties)), is_truth=True)
 
 
 def between(term: Term, low: Term, high: Term) -> Term:
-    return Term(partial(_between, term.ask, low.ask, high.ask), is_truth=True)
+    def holds(properties: Properties) -> Truth:
+        value = term.ask(properties)
+        if value is None:
+            raise ConditionError
+        ends = (
+            ordered(">=", value, low.ask(properties)),
+            ordered("<=", value, high.ask(properties)),
+        )
+        return None if None in ends else all(ends)
+
+    return Term(holds, is_truth=True)
 
 
 def is_null(term: Term) -> Term:
@@ -77,74 +113,22 @@ def is_null(term: Term) -> Term:
 
 
 def is_one_of(term: Term, texts: Collection[str]) -> Term:
-    return Term(partial(_is_one_of, term.ask, frozenset(texts)), is_truth=True)
+    ask, wanted = term.ask, frozenset(texts)
+
+    def holds(properties: Properties) -> Truth:
+        value = ask(properties)
+        return None if value is None else value in wanted
+
+    return Term(holds, is_truth=True)
 
 
-def holds(term: Term, test: Callable[[str, str], bool], text: str) -> Term:
-    """True if the property's text passes the test; false without the property."""
-    return Term(partial(_holds, term.ask, test, text), is_truth=True)
+def passes(term: Term, test: Callable[[str, str], bool], text: str, *, is_not: bool) -> Term:
+    """True if the property's text passes the test, or with `is_not` does not; false without the
+    property."""
+    ask = term.ask
 
+    def holds(properties: Properties) -> bool:
+        value = ask(properties)
+        return isinstance(value, str) and test(value, text) is not is_not
 
-def lacks(term: Term, test: Callable[[str, str], bool], text: str) -> Term:
-    """True if the property's text does not pass the test; false without the property."""
-    return Term(partial(_lacks, term.ask, test, text), is_truth=True)
-
-
-def _not(ask: Ask, properties: Properties) -> Truth:
-    value = truth(ask(properties))
-    return None if value is None else not value
-
-
-def _all_of(asks: Sequence[Ask], properties: Properties) -> Truth:
-    """False if any is false; otherwise NULL if any is NULL."""
-    result: Truth = True
-    for ask in asks:
-        value = truth(ask(properties))
-        if value is False:
-            return False
-        if value is None:
-            result = None
-    return result
-
-
-def _any_of(asks: Sequence[Ask], properties: Properties) -> Truth:
-    """True if any is true; otherwise NULL if any is NULL."""
-    result: Truth = False
-    for ask in asks:
-        value = truth(ask(properties))
-        if value is True:
-            return True
-        if value is None:
-            result = None
-    return result
-
-
-def _equal(left: Ask, right: Ask, properties: Properties) -> Truth:
-    return equal(left(properties), right(properties))
-
-
-def _ordered(sign: str, left: Ask, right: Ask, properties: Properties) -> Truth:
-    return ordered(sign, left(properties), right(properties))
-
-
-def _between(term: Ask, low: Ask, high: Ask, properties: Properties) -> Truth:
-    value = term(properties)
-    if value is None:
-        raise ConditionError
-    ends = (ordered(">=", value, low(properties)), ordered("<=", value, high(properties)))
-    return None if None in ends else all(ends)
-
-
-def _is_one_of(ask: Ask, texts: frozenset[str], properties: Properties) -> Truth:
-    value = ask(properties)
-    return None if value is None else value in texts
-
-
-def _holds(ask: Ask, test: Callable[[str, str], bool], text: str, properties: Properties) -> bool:
-    value = ask(properties)
-    return isinstance(value, str) and test(value, text)
-
-
-def _lacks(ask: Ask, test: Callable[[str, str], bool], text: str, properties: Properties) -> bool:
-    value = ask(properties)
-    return isinstance(value, str) and not test(value, text)
+    return Term(holds, is_truth=True)

@@ -111,7 +111,7 @@ class Parser:
             elif self._takes(*_TESTS):
                 self._check_property(start, left)
                 test, text = _TESTS[word.text], self._text()
-                left = (conditions.lacks if is_not else conditions.holds)(left, test, text)
+                left = conditions.passes(left, test, text, is_not=is_not)
                 continue
             elif is_not:
                 raise self._unexpected("BETWEEN, IN, CONTAINS, STARTSWITH or ENDSWITH")

@@ -87,7 +87,7 @@ def test_a_cancelled_backup_is_none(tmp_path: Path) -> None:
         jobs.cancel(job_id)
         assert jobs.wait(job_id, 30).state is JobState.CANCELLED
         assert not list(store.config.root.glob("*.tmp/backup-*"))
-        assert store._services.retention._holds.lowest is None
+        assert not store._services.retention._holds
     assert list_backups(open_place(str(tmp_path))) == []
 
 

@@ -13,7 +13,7 @@ from store.format.record import parse_message_id, unpack_record
 from store.groups import DeadLetter
 from store.message import Message
 from store.metadata import SharedGroup
-from store.puts import naming
+from store.puts import append_path
 from tests.store.groups.test_shared import put, receive, texts
 from tests.support.rebuild import differences
 from tests.support.stores import bodies, open_small
@@ -34,7 +34,7 @@ def put_letter(
     store: MessageStore, body: bytes, properties: Mapping[str, str] | None = None
 ) -> None:
     """As another program wrote it: callers may not."""
-    with patch.object(naming, "check_no_group_topics"):
+    with patch.object(append_path, "check_no_group_topics"):
         store.put([Message(DLQ, body, properties=properties)])
 
 

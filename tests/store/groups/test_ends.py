@@ -89,7 +89,7 @@ def test_a_queue_that_is_made_again_while_a_turn_reads_is_looked_at_again(
     store.groups.create("g")
     message = Message("T", b"old", light_queues=("%LMQ%l",))
     store.put([message])
-    pull = store.pull
+    pull = store.reads.pull
     left = [1]
 
     def pull_late(topic: str, queue_id: int, offset: int, **wishes: int) -> object:
@@ -99,7 +99,7 @@ def test_a_queue_that_is_made_again_while_a_turn_reads_is_looked_at_again(
             store.put([message._replace(body=b"new")])
         return pulled
 
-    monkeypatch.setattr(store, "pull", pull_late)
+    monkeypatch.setattr(store.reads, "pull", pull_late)
     (got,) = receive(store, name)
     assert (texts([got]), got.queue_offset) == (["new"], 0)
     assert acknowledge(store, [got]) == [DONE]
@@ -112,14 +112,14 @@ def test_a_group_that_ends_while_a_turn_reads_receives_nothing(
     with open_small(tmp_path / "store", clock, auto_create_groups=False) as store:
         store.groups.create("g")
         put(store, "a")
-        pull = store.pull
+        pull = store.reads.pull
 
         def pull_late(topic: str, queue_id: int, offset: int, **wishes: int) -> object:
             pulled = pull(topic, queue_id, offset, **wishes)  # type: ignore[arg-type]
             store.delete_group("g")
             return pulled
 
-        monkeypatch.setattr(store, "pull", pull_late)
+        monkeypatch.setattr(store.reads, "pull", pull_late)
         with pytest.raises(UnknownGroupError):
             receive(store)
         assert store.tables.list_windows("g", None, 9) == []

@@ -261,7 +261,7 @@ def test_a_full_disk_gives_up_what_is_in_the_first_segment_and_no_more(
 ) -> None:
     """The next run has room again, and moves what is in the next one."""
     monkeypatch.setattr(rolling, "_MOST_MOVED", 40)
-    monkeypatch.setattr(moving, "TOGETHER", 40)
+    monkeypatch.setattr(moving, "_TOGETHER", 40)
     for _ in range(4):
         due_ms = clock.now_ms() + 100 * 3_600_000
         store.timers.put([Message("later", b"x") for _ in range(30)], [due_ms] * 30)

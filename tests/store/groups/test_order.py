@@ -115,14 +115,14 @@ def test_a_message_that_waits_costs_no_read(
     put(store, *[f"a{n}" for n in range(300)])
     (first,) = receive(store)
     offsets: list[int] = []
-    pull = store.pull
+    pull = store.reads.pull
 
     def counted(topic: str, queue_id: int, offset: int, **wishes: int) -> object:
         pulled = pull(topic, queue_id, offset, **wishes)  # type: ignore[arg-type]
         offsets.extend(pulled.queue_offsets)
         return pulled
 
-    monkeypatch.setattr(store, "pull", counted)
+    monkeypatch.setattr(store.reads, "pull", counted)
     for _ in range(5):
         assert receive(store) == []
     seen = sorted(offsets)

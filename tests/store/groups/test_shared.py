@@ -102,9 +102,9 @@ def test_what_is_acknowledged_is_not_delivered_again(store: MessageStore, clock:
 def test_a_receive_acknowledges_what_came_before_it_in_one_record(store: MessageStore) -> None:
     put(store, "a", "b", "c", "d")
     first = receive(store, max_messages=2)
-    records = store._appends._topics.next_state()
+    records = store._appends._topics.next_own(STATE_TOPIC)
     found = store.groups.receive("g", "T", max_messages=1, acknowledge=handles(first))
-    assert store._appends._topics.next_state() == records + 1
+    assert store._appends._topics.next_own(STATE_TOPIC) == records + 1
     assert (texts(found.deliveries), found.outcomes) == (["c"], [DONE, DONE])
     again = [*handles(found.deliveries), first[0].handle]
     assert store.groups.receive("g", "T", acknowledge=again).outcomes == [DONE, LATE]

@@ -35,7 +35,7 @@ def test_a_turn_that_would_wait_acknowledges_nothing(
 ) -> None:
     put(store, "a", "b")
     found = receive(store, max_messages=1)
-    monkeypatch.setattr(type(store), "is_cold", lambda *_: True)
+    monkeypatch.setattr(type(store.reads), "is_cold", lambda *_: True)
     with pytest.raises(AppendWouldWaitError):
         receive(store, acknowledge=handles(found), at_once=True)
     assert store.groups.acknowledge("g", handles(found)).outcomes == [Outcome.DONE]
@@ -53,7 +53,7 @@ def test_at_once_waits_for_no_turn_and_no_append(store: MessageStore) -> None:
 
 def is_cold(store: MessageStore, monkeypatch: pytest.MonkeyPatch, _clock: FakeClock) -> None:
     put(store, "a")
-    monkeypatch.setattr(type(store), "is_cold", lambda *_: True)
+    monkeypatch.setattr(type(store.reads), "is_cold", lambda *_: True)
 
 
 def is_in_order(store: MessageStore, _patch: pytest.MonkeyPatch, _clock: FakeClock) -> None:

@@ -209,7 +209,7 @@ def test_one_is_decided_at_once_or_not_at_all(
         at_once(decide, decide)
     with pytest.raises(AppendWouldWaitError):
         at_once(Begin(Message("T", bytes(40_000)), "g"))
-    monkeypatch.setattr(type(store), "is_cold", lambda *_: True)
+    monkeypatch.setattr(type(store.reads), "is_cold", lambda *_: True)
     with pytest.raises(AppendWouldWaitError):
         at_once(decide)
     monkeypatch.undo()

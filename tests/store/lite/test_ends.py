@@ -216,7 +216,7 @@ def test_a_lite_topic_that_grows_meanwhile_does_not_end(
     put(store, "b", "x")
     ends = {queue_of(P, name): 1 for name in "ab"}
     put(store, "a", "y")
-    assert store.delete_idle(ends) == 1
+    assert store._topic_changes.delete_idle(ends) == 1
     assert store.lite.listing.names(P, "", "", 10) == ["a"]
 
 
@@ -255,7 +255,7 @@ def test_a_lite_topic_that_ends_while_it_is_looked_at_is_no_error(
     put(store, "a", "a0", "a1", "a2")
     store.lite.sync("g", "c", ADD, ["a"])
     acknowledge(store, received(store, max_messages=2))
-    pull, left = store.pull, [1]
+    pull, left = store.reads.pull, [1]
 
     def ended_before(*args: object, **how: object) -> object:
         while left:
@@ -265,5 +265,5 @@ def test_a_lite_topic_that_ends_while_it_is_looked_at_is_no_error(
         return pull(*args, **how)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "pull", ended_before)
+        patch.setattr(store.reads, "pull", ended_before)
         assert texts(received(store)) == ["new"]

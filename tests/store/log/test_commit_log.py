@@ -23,7 +23,7 @@ from store.format.record import Found, check_record, dispatch_request, pack_blan
 from store.log.batch_encoder import BatchEncoder
 from store.log.commit_log import CommitLog
 from store.log.queue_offsets import QueueOffsets
-from store.log.segment_set import DirectSource, SegmentSet
+from store.log.segment_set import SegmentSet, SegmentSource
 from store.message import FEW, Message
 from tests.support.fake_clock import FakeClock
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 SEGMENT = 4096
 
 
-class FullDisk(DirectSource):
+class FullDisk(SegmentSource):
     """A source of segments that runs out after a number of them."""
 
     def __init__(self, directory: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from store.errors import DiskFullError, SegmentNotReadyError, StoreBusyError, StoreClosedError
 from store.log.preallocate import Preallocator, segments_ahead
 from store.log.segment import segment_name
-from store.log.segment_set import DirectSource, SegmentSet
+from store.log.segment_set import SegmentSet, SegmentSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SIZE = 8192
 
 
-class Source(DirectSource):
+class Source(SegmentSource):
     """Real segments; tells of each, and fails or waits when the test says so."""
 
     def __init__(self, directory: Path) -> None:
@@ -53,7 +53,7 @@ def source(tmp_path: Path) -> Source:
 
 @pytest.fixture
 def service(source: Source) -> Iterator[Preallocator]:
-    made = Preallocator(source, SIZE, ahead=2, retry_s=0.001)
+    made = Preallocator(source, ahead=2, retry_s=0.001)
     made.start()
     yield made
     source.gate.set()
@@ -111,7 +111,7 @@ def test_as_many_are_begun_as_the_appender_needs(service: Preallocator, source: 
 
 
 def test_with_none_ahead_each_is_made_when_it_is_asked_for(source: Source) -> None:
-    service = Preallocator(source, SIZE, ahead=0)
+    service = Preallocator(source, ahead=0)
     service.start()
     service.start()
     service.prepare(0)
@@ -177,14 +177,14 @@ def test_a_disk_that_was_full_refuses_nothing_once_it_has_space(
 
 
 def test_before_start_segments_are_made_on_the_spot(tmp_path: Path, source: Source) -> None:
-    service = Preallocator(source, SIZE)
+    service = Preallocator(source)
     service.take(0).close()
     assert source.asked == [(0, threading.current_thread().name)]
     service.stop()
 
 
 def test_what_a_crash_leaves_prepared_is_cut_off_by_the_next_recovery(tmp_path: Path) -> None:
-    service = Preallocator(DirectSource(tmp_path, SIZE), SIZE, ahead=2)
+    service = Preallocator(SegmentSource(tmp_path, SIZE), ahead=2)
     segments = SegmentSet.load(tmp_path, SIZE, service)
     segments.roll().append(b"record")
     service.start()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from store.errors import DiskFullError, InvalidArgumentError, StoreClosedError, StoreFormatError
 from store.log.segment import Segment, segment_name
-from store.log.segment_set import DirectSource, SegmentSet
+from store.log.segment_set import SegmentSet, SegmentSource
 
 SIZE = 8192
 
@@ -56,7 +56,7 @@ def test_roll_follows_on_and_seals(tmp_path: Path) -> None:
 
 
 def test_disk_full_at_roll_leaves_the_last_segment_in_use(tmp_path: Path) -> None:
-    class FullSource(DirectSource):
+    class FullSource(SegmentSource):
         full = False
 
         def take(self, start_offset: int, count: int = 1) -> Segment:

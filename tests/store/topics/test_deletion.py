@@ -263,7 +263,7 @@ def test_the_append_lock_is_held_for_some_deletions_at_a_time(
 
         monkeypatch.setattr(store._appends, "decide", counted)
         store.delete_topics(names[:350])
-        assert store.delete_idle(dict.fromkeys(names[350:], 1)) == 350
+        assert store._topic_changes.delete_idle(dict.fromkeys(names[350:], 1)) == 350
         assert sum(sizes) == 700
         assert max(sizes) <= MOST_ENDED
 
@@ -285,7 +285,7 @@ def test_a_deletion_of_many_that_waits_for_a_segment_ends_each_once(
         monkeypatch.setattr(store.log, "append", not_ready)
         monkeypatch.setattr(store.log, "wait_for_segment", lambda *_: True)
         if are_idle:
-            assert store.delete_idle(dict.fromkeys(names, 1)) == 250
+            assert store._topic_changes.delete_idle(dict.fromkeys(names, 1)) == 250
         else:
             store.delete_topics(names)
         monkeypatch.undo()
@@ -318,7 +318,7 @@ def test_a_deletion_costs_the_same_however_many_there_were(
         store.flush()
         assert rows < 10
         assert max(costs) <= min(costs) + 50
-        assert len(store._topics._dead._answers) == 0
+        assert len(store._topics._dead._offsets._answers) == 0
         store._topics.view.get(b"t")  # forgets what is dispatched
         assert not store._topics.view._appended
 
