@@ -25,8 +25,7 @@ _MANY_QUEUES = 65_536
 class _First(NamedTuple):
     """The first message that is young enough, from the last search."""
 
-    created_offset: int
-    time_ms: int
+    rules: QueueRules
     since: int  # all from here up to `offset` are too old; earlier ones were not checked
     offset: int
     unit: CqUnit  # of the message there, or of the first later one that has a unit
@@ -68,8 +67,7 @@ class TopicRetention:
     ) -> int:
         """The first message from `low` on that the topic's time limit keeps; `high` if none."""
         key = (topic, queue_id)
-        kept_ms = rules.retention.time_ms
-        oldest_ms = self._times.now_ms() - kept_ms
+        oldest_ms = self._times.now_ms() - rules.retention.time_ms
         known = self._by_time.get(key)
         since = low
         times = self._times
@@ -79,11 +77,7 @@ class TopicRetention:
 
         # Messages before `since`, or from `offset` on, were hidden by another limit, and not looked
         # at.
-        if (
-            known is not None
-            and known[:2] == (rules.created_offset, kept_ms)
-            and known.since <= low <= known.offset
-        ):
+        if known is not None and known.rules == rules and known.since <= low <= known.offset:
             since, low = known.since, min(known.offset, high)
             # Decided again, because a stamp in the future counts for less once the clock is right
             # again.
@@ -94,5 +88,5 @@ class TopicRetention:
             if len(self._by_time) >= _MANY_QUEUES:
                 self._by_time.clear()
             if unit is not None:
-                self._by_time[key] = _First(rules.created_offset, kept_ms, since, found, unit)
+                self._by_time[key] = _First(rules, since, found, unit)
         return found

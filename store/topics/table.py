@@ -60,6 +60,7 @@ class QueueRules(NamedTuple):
 
     created_offset: int  # physical: older records are not its own
     retention: Retention
+    ended: End | None = None  # of a light queue, which has no created_offset: its last deletion
 
 
 class TopicsNeededError(Exception):
@@ -144,7 +145,8 @@ class Topics:
             if queue_id != 0:
                 raise UnknownQueueError(topic, queue_id, 1)
             self.queue_count(topic)
-            return QueueRules(self._dead.get(topic), self._kept_in(topic))
+            ended = self.ends.get(topic)  # before anything is read of the queue
+            return QueueRules(self._dead.get(topic), self._kept_in(topic), ended)
         config = self.get(topic)
         if not 0 <= queue_id < config.queue_count:
             raise UnknownQueueError(topic, queue_id, config.queue_count)

@@ -246,6 +246,21 @@ def test_light_queues_keep_what_is_set_for_the_beginning_of_their_names(
         assert bounds(store, 0, "%LMQ%device-1") == (5, 5)
 
 
+def test_a_light_queue_made_again_begins_with_its_first_message(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    name = "%LMQ%device-1"
+    with checked(open_small(tmp_path / "light", clock, light_hours=("device-=2",))) as store:
+        for _ in range(5):
+            store.put([Message("T", b"x", 0, light_queues=(name,))])
+            clock.advance(HOUR_S)
+        assert bounds(store, 0, name) == (3, 5)
+        for count in (2, 3, 5):
+            store.delete_topic(name)
+            store.put([Message("T", b"x", 0, light_queues=(name,))] * count)
+            assert bounds(store, 0, name) == (0, count)
+
+
 @pytest.mark.parametrize(
     "limits",
     [
