@@ -28,22 +28,28 @@ class NewGroups:
         # Guarded by _lock.
         self._second = 0
         self._made: Counter[str] = Counter()
+        # A group stays missing until its record is dispatched, and more calls may create it.
+        self._names: set[str] = set()
 
-    def check(self, asker: str) -> None:
-        """Raises TooManyGroupsError if no further group may be created in this second."""
+    def check(self, asker: str, group: str) -> None:
+        """Raises TooManyGroupsError if the group may not be created in this second."""
         with self._lock:
             self._forget()
-            if self._made[asker] >= OF_ONE or self._made.total() >= OF_ALL:
+            is_full = self._made[asker] >= OF_ONE or len(self._names) >= OF_ALL
+            if is_full and group not in self._names:
                 raise TooManyGroupsError(OF_ONE)
 
-    def made(self, asker: str) -> None:
-        """Count a created group."""
+    def made(self, asker: str, group: str) -> None:
+        """Count a created group, once."""
         with self._lock:
             self._forget()
-            self._made[asker] += 1
+            if group not in self._names:
+                self._names.add(group)
+                self._made[asker] += 1
 
     def _forget(self) -> None:
         second = int(self._now_s())
         if second != self._second:
             self._second = second
             self._made.clear()
+            self._names.clear()

@@ -178,9 +178,9 @@ class Receives:
         SharedGroups.create raises."""
 
         def make(who: str) -> None:
-            self._new_groups.check(who)
+            self._new_groups.check(who, group)
             self._groups.create(group, settings)
-            self._new_groups.made(who)
+            self._new_groups.made(who, group)
 
         await self._threads.run(make, asker())
 
@@ -407,10 +407,10 @@ class Receives:
             return None
         is_new = not self._has_group(wanted.group)
         if is_new:
-            self._new_groups.check(who)
+            self._new_groups.check(who, wanted.group)
         look.received = received = self._ask(wanted)
         if is_new:
-            self._new_groups.made(who)
+            self._new_groups.made(who, wanted.group)
         return self._found(wanted, received)
 
     def _found(self, wanted: Receive[T], received: Received) -> _Found[T]:

@@ -111,16 +111,28 @@ async def test_receives_make_only_so_many_groups_a_second(
 
 def test_one_who_makes_many_groups_leaves_room_for_others() -> None:
     groups = NewGroups(lambda: 1.0)
-    for _ in range(new_groups.OF_ONE):
-        groups.check("loop")
-        groups.made("loop")
+    for number in range(new_groups.OF_ONE):
+        groups.check("loop", f"{number}")
+        groups.made("loop", f"{number}")
     with pytest.raises(TooManyGroupsError):
-        groups.check("loop")
-    groups.check("other")
+        groups.check("loop", "another")
+    groups.check("other", "another")
     for number in range(new_groups.OF_ALL - new_groups.OF_ONE):
-        groups.made(f"other {number}")
+        groups.made(f"other {number}", f"g{number}")
     with pytest.raises(TooManyGroupsError):
-        groups.check("one more")
+        groups.check("one more", "another")
+
+
+async def test_receives_that_make_one_group_before_it_is_visible_count_once(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(new_groups, "OF_ONE", 5)
+    await put(served, b"x")
+    now = served.serving.reads._receives._new_groups
+    monkeypatch.setattr(now, "_now_s", lambda: 7.0)
+    with served.store._appends._reput.paused():
+        answers = [await receive(served) for _ in range(10)]
+    assert sum(len(answer.messages) for answer in answers) == 1
 
 
 @pytest.mark.slow
