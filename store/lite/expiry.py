@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from store.log import CommitLog, StoreTimes
     from store.puts import TopicChanges
     from store.state import Tables
+    from store.topics import End
 
 #: Number of lite topics that one run of the job checks.
 SCANNED = 10_000
@@ -117,6 +118,7 @@ class LiteExpiry:
         """Delete those of these light queues whose parent was deleted. Returns how many."""
         begins: dict[str, int | None] = {}  # of a parent: physical offset; None: it is no parent
         others: dict[str, str] = {}  # light queue to parent
+        last_ends = self._changes.last_ends(queues)
         lasts = self._queues.last_of([(queue, 0) for queue in queues])
         for queue, last in zip(queues, lasts, strict=True):
             parts = parts_of(queue)
@@ -132,7 +134,7 @@ class LiteExpiry:
                 others[queue] = parent
         ends = self._queues.next_offsets([(queue, 0) for queue in others]) if others else ()
         former = {
-            queue: end
+            queue: (end, last_ends[queue])
             for (queue, parent), end in zip(others.items(), ends, strict=True)
             if end and self._was_of(parent, queue, end)
         }
@@ -154,14 +156,15 @@ class LiteExpiry:
 
     def _end(self, queues: Sequence[str], before_ms: int) -> int:
         """Delete the light queues that have been idle since before `before_ms`."""
-        idle: dict[str, int] = {}
+        idle: dict[str, tuple[int, End]] = {}
+        last_ends = self._changes.last_ends(queues)
         ends = self._queues.next_offsets([(queue, 0) for queue in queues])
         for queue, end in zip(queues, ends, strict=True):
             parts = parts_of(queue)
             if parts is None or not end or self._subscriptions.subscribed_to(*parts):
                 continue
             if self._is_idle(queue, end, before_ms):
-                idle[queue] = end
+                idle[queue] = end, last_ends[queue]
         return self._changes.delete_idle(idle) if idle else 0
 
     def _is_idle(self, queue: str, end: int, before_ms: int) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from store.metadata import MessageType, TopicConfig
     from store.puts.append_path import AppendPath
     from store.state import Entry
-    from store.topics import Topics
+    from store.topics import End, Topics
 
 #: Looked up, turned into rows and dispatched under the append lock, at about 0.2 ms each, so that
 #: puts wait for a part of a large deletion and not for all of it. They are in one record: if they
@@ -100,10 +100,16 @@ class TopicChanges:
         chunks. Returns how many. Raises what an append raises."""
         return self._end_light(names, lambda _, offset: offset > 0)
 
-    def delete_idle(self, ends: Mapping[str, int]) -> int:
-        """Delete those of these light queues whose next offset is still the given one. Returns how
-        many. Raises what an append raises."""
-        return self._end_light(list(ends), lambda name, offset: offset == ends[name])
+    def last_ends(self, names: Sequence[str]) -> dict[str, End]:
+        """The last deletion of each. For `delete_idle`: to be asked before anything else is looked
+        up, since one that is deleted and filled again may have the same next offset."""
+        return {name: self._topics.ends.get(name) for name in names}
+
+    def delete_idle(self, found: Mapping[str, tuple[int, End]]) -> int:
+        """Delete those of these light queues whose next offset and last deletion are still these.
+        Returns how many. Raises what an append raises."""
+        last = self._topics.ends.get
+        return self._end_light(list(found), lambda name, at: (at, last(name)) == found[name])
 
     def _end_light(self, names: Sequence[str], is_meant: Callable[[str, int], bool]) -> int:
         """Delete those of these distinct light queues that exist and are selected by their next

@@ -214,10 +214,30 @@ def test_a_lite_topic_that_grows_meanwhile_does_not_end(
     store.lite.make(P, expiry_ms=60_000)
     put(store, "a", "x")
     put(store, "b", "x")
-    ends = {queue_of(P, name): 1 for name in "ab"}
+    last_ends = store._topic_changes.last_ends([queue_of(P, name) for name in "ab"])
+    found = {queue: (1, end) for queue, end in last_ends.items()}
     put(store, "a", "y")
-    assert store._topic_changes.delete_idle(ends) == 1
+    assert store._topic_changes.delete_idle(found) == 1
     assert store.lite.listing.names(P, "", "", 10) == ["a"]
+
+
+def test_a_lite_topic_deleted_and_filled_again_during_a_look_does_not_end(
+    store: MessageStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.lite.make(P, expiry_ms=60_000)
+    put(store, "a", "x")
+    clock.advance(61)
+    is_idle = store.lite.expiry._is_idle
+
+    def meanwhile(queue: str, end: int, before_ms: int) -> bool:
+        found = is_idle(queue, end, before_ms)
+        store.lite.delete(P, ["a"])
+        put(store, "a", "y")
+        return found
+
+    monkeypatch.setattr(store.lite.expiry, "_is_idle", meanwhile)
+    assert store.lite.expiry.look() == 0
+    assert len(store.pull(queue_of(P, "a"), 0, 0).records) == 1
 
 
 def test_the_scan_goes_round_in_pieces(store: MessageStore, clock: FakeClock) -> None:

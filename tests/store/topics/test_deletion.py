@@ -263,7 +263,9 @@ def test_the_append_lock_is_held_for_some_deletions_at_a_time(
 
         monkeypatch.setattr(store._appends, "decide", counted)
         store.delete_topics(names[:350])
-        assert store._topic_changes.delete_idle(dict.fromkeys(names[350:], 1)) == 350
+        last_ends = store._topic_changes.last_ends(names[350:])
+        found = {name: (1, end) for name, end in last_ends.items()}
+        assert store._topic_changes.delete_idle(found) == 350
         assert sum(sizes) == 700
         assert max(sizes) <= MOST_ENDED
 
@@ -285,7 +287,9 @@ def test_a_deletion_of_many_that_waits_for_a_segment_ends_each_once(
         monkeypatch.setattr(store.log, "append", not_ready)
         monkeypatch.setattr(store.log, "wait_for_segment", lambda *_: True)
         if are_idle:
-            assert store._topic_changes.delete_idle(dict.fromkeys(names, 1)) == 250
+            last_ends = store._topic_changes.last_ends(names)
+            found = {name: (1, end) for name, end in last_ends.items()}
+            assert store._topic_changes.delete_idle(found) == 250
         else:
             store.delete_topics(names)
         monkeypatch.undo()
