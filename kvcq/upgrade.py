@@ -33,6 +33,7 @@ from store.format import FastParser, read_checkpoint
 from store.light_queue import is_light
 from store.log import Run, free_bytes, walk
 from store.metadata import TopicConfig
+from store.notes import USERS_NOTE
 from store.state import (
     Tables,
     dead_key,
@@ -59,8 +60,7 @@ _META = "default"
 #: Above every physical offset.
 LAST_OFFSET = (1 << 63) - 1
 _AS_THEY_ARE = (b"g", b"h", b"k", b"l", b"o", b"q")
-#: The name of the note with all users; before, each user was a value.
-USERS_NOTE = "users"
+#: Before there was one note of all users, each user was a value.
 _USER = "access.user."
 _NOT_NEEDED = frozenset({"ends_kept"})
 _PAGE = 1000

@@ -10,12 +10,14 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from store.base import fsync_directory, make_directory, write_file
+from store.base import TEMPORARY_SUFFIX, fsync_directory, make_directory, write_file
 from store.errors import StoreFormatError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+#: The note of all users, with their sealed secrets: nothing else has them.
+USERS_NOTE = "users"
 _HEAD_BYTES = 9
 
 
@@ -43,6 +45,13 @@ class Notes:
                 path, "damaged, its checksum does not match: restore it from a backup"
             )
         return value
+
+    def names(self) -> list[str]:
+        """The names of all notes."""
+        if not self.directory.is_dir():
+            return []
+        names = sorted(path.name for path in self.directory.iterdir())
+        return [name for name in names if not name.endswith(TEMPORARY_SUFFIX)]
 
     def put(self, name: str, value: bytes) -> None:
         """Set the value, durably. Raises OSError."""

@@ -21,7 +21,8 @@ from store.derive import (
     StateApplier,
     Superseded,
 )
-from store.format import Checkpoint, read_noted
+from store.errors import StoreFormatError
+from store.format import Checkpoint, FastParser, read_noted
 from store.jobs import Jobs
 from store.log import (
     GATHER_S,
@@ -29,6 +30,7 @@ from store.log import (
     BatchEncoder,
     CommitLog,
     DiskGuard,
+    FallFinder,
     GroupCommitService,
     IntervalFlushService,
     PageAhead,
@@ -36,6 +38,7 @@ from store.log import (
     QueueOffsets,
     Recovered,
     RetentionService,
+    Run,
     SegmentSet,
     SegmentSource,
     StoreTimes,
@@ -45,6 +48,7 @@ from store.log import (
     read_left,
     read_log_start,
     recover_log,
+    walk,
     write_falls,
     write_kept_again,
     write_log_start,
@@ -228,9 +232,9 @@ def derive(parts: Parts, recovered: RecoveredLog) -> Derived:
     view = StateView(state, lambda: dispatched.value)
     topics = Topics(config, state, view, queues, clock, end)
     notes = directory.notes
-    oldest = first_time(segments, segments.first_offset)
-    falls = read_falls(notes, 0 if oldest is None else oldest[1])
-    times = StoreTimes(clock, falls, lambda falls: _note(parts, falls), read_left(notes))
+    times = StoreTimes(
+        clock, _falls(notes, segments), lambda falls: _note(parts, falls), read_left(notes)
+    )
     encoder = BatchEncoder(config.store_host, crc_item=config.crc_item)
     log = CommitLog(
         segments,
@@ -405,6 +409,21 @@ def _dropped(upkeep: Upkeep, notes: Notes, at: int, oldest_ms: int | None) -> No
     """Call after segments below `at` were dropped. Raises OSError."""
     upkeep.segments_dropped(at, oldest_ms)
     write_log_start(notes, at)
+
+
+def _falls(notes: Notes, segments: SegmentSet) -> Falls:
+    """The falls of store times; if their note is damaged, those in the log, which are noted."""
+    oldest = first_time(segments, segments.first_offset)
+    try:
+        return read_falls(notes, 0 if oldest is None else oldest[1])
+    except StoreFormatError as error:
+        logger.warning("%s is damaged: falls of store times are found in the log", error.path)
+    finder = FallFinder()
+    for step in walk(segments, segments.first_offset, parser=FastParser()):
+        if isinstance(step, Run):
+            finder.look(step.requests)
+    write_falls(notes, finder.found)
+    return finder.found
 
 
 def _tell_of_start(notes: Notes, start: int) -> None:

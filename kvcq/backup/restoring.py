@@ -363,13 +363,19 @@ def _cut_log(directory: StoreDir, backup: Backup, cut: Cut, cut_from: int) -> Lo
         # From the segment before that: a batch may begin there.
         start = max(segments.first_offset, cut_from - size)
         until_ms = cut.until_ms
-        if until_ms is not None and any(
-            fall.before_ms > until_ms for fall in read_falls(directory.notes, 0)
-        ):
+        if until_ms is not None and _may_fall_to(until_ms, directory):
             start = segments.first_offset  # the first message that is later may be anywhere
         found = find_end(segments, start, end, until_ms=until_ms, until_offset=cut.until_offset)
         segments.truncate(found.end_offset)
         return found
+
+
+def _may_fall_to(until_ms: int, directory: StoreDir) -> bool:
+    """Whether store times may fall from above that time."""
+    try:
+        return any(fall.before_ms > until_ms for fall in read_falls(directory.notes, 0))
+    except StoreFormatError:
+        return True  # the next opening looks for them in the log
 
 
 def _check_state(directory: StoreDir, backup: Backup, end: int) -> None:

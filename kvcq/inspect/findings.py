@@ -14,6 +14,7 @@ class Kind(enum.Enum):
     # The store as a whole, and its log.
     IDENTITY = "store file damaged"
     CHECKPOINT_FILE = "checkpoint file damaged"
+    NOTE = "note damaged"
     SEGMENTS = "segments do not fit together"
     DAMAGED_RECORD = "damaged record"
     LEFT_OUT = "damaged record left out"  # information: the queues do not lead to it
@@ -87,6 +88,7 @@ class Remedy(enum.Enum):
 _REMEDIES = {
     Kind.IDENTITY: Remedy.RESTORE,
     Kind.CHECKPOINT_FILE: Remedy.NEXT_START,
+    Kind.NOTE: Remedy.NEXT_START,
     Kind.SEGMENTS: Remedy.RESTORE,
     Kind.DAMAGED_RECORD: Remedy.RESTORE,
     Kind.LEFT_OUT: Remedy.RESTORE,

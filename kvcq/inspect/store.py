@@ -23,7 +23,8 @@ from store.base import SystemClock, no_progress
 from store.errors import StoreFormatError
 from store.format import Noted, read_noted
 from store.light_queue import is_light
-from store.log import SegmentSet, read_falls, read_log_start
+from store.log import Fall, SegmentSet, read_falls, read_log_start
+from store.notes import USERS_NOTE
 from store.state import CorruptRowError, Tables
 from store.store_dir import FORMAT_VERSION, DirKind, StoreDir, inspect
 from store.topics import Admission, LiveTopics
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
 
     #: Finds the sides of a store; the stack closes what they open.
     FindSides = Callable[[OpenedStore, RocksEngine | None, ExitStack], list[Side]]
+
+
+#: Above every physical offset.
+_ANYWHERE = 1 << 62
 
 
 def database_alone(
@@ -173,8 +178,9 @@ def _check(
             "Check it again after that.",
         )
     else:
+        _look_at_notes(directory, findings)
         _look_at_start(segments, read_log_start(directory.notes), findings)
-        falls = read_falls(directory.notes, 0)
+        falls = _falls(directory)
         sides = _sides(directory, segments, findings, progress, find_sides, stack)
 
     def take_all(requests: Sequence[DispatchRequest]) -> None:
@@ -256,6 +262,25 @@ def _noted(directory: StoreDir, findings: Findings, *, was_closed: bool) -> Note
             Kind.CHECKPOINT_FILE, "checkpoint", "a checkpoint: the store was closed", "none"
         )
     return noted
+
+
+def _look_at_notes(directory: StoreDir, findings: Findings) -> None:
+    for name in directory.notes.names():
+        try:
+            directory.notes.get(name)
+        except StoreFormatError:
+            # Users are nowhere else.
+            remedy = Remedy.RESTORE if name == USERS_NOTE else None
+            findings.add(
+                Kind.NOTE, f"notes/{name}", "a note as it was written", "another", remedy=remedy
+            )
+
+
+def _falls(directory: StoreDir) -> Falls:
+    try:
+        return read_falls(directory.notes, 0)
+    except StoreFormatError:
+        return (Fall(_ANYWHERE, 0, 0),)  # any fall may have been noted
 
 
 def _look_at_start(segments: SegmentSet, noted: int | None, findings: Findings) -> None:

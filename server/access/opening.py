@@ -6,11 +6,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from server.access.secrets import Vault
-from server.access.users import USERS_NOTE, Users
+from server.access.users import Users
 from server.errors import KeyFileError
 from store.base import SystemClock
 from store.config import StoreConfig
 from store.errors import InvalidArgumentError, StoreFormatError
+from store.notes import USERS_NOTE
 from store.store_dir import FORMAT_VERSION, DirKind, StoreDir, inspect
 
 if TYPE_CHECKING:

@@ -30,6 +30,7 @@ from server.access.rights import MAX_RIGHTS, ResourceKind, Right, Rights, Role, 
 from server.access.secrets import check_secret, new_secret
 from server.errors import LastAdminError, UnknownUserError, UserExistsError
 from store.errors import InvalidArgumentError
+from store.notes import USERS_NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from store.base import Clock
     from store.notes import Notes
 
-#: The note of all users.
-USERS_NOTE = "users"
 _FORM = 1
 MAX_USERS = 10_000
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from store.base import Lock
-from store.errors import DiskFullError, StoreError
+from store.errors import DiskFullError, StoreError, StoreFormatError
 from store.log.disk import DiskLevel
 
 if TYPE_CHECKING:
@@ -115,8 +115,8 @@ def local_hour(now_ms: int) -> int:
 
 
 def read_log_start(notes: Notes) -> int | None:
-    """Physical offset at or below which the log must begin, unless files were lost; None if it was
-    not noted yet."""
+    """Physical offset at or below which the log must begin, unless files were lost; None if it is
+    not known."""
     return _noted(notes, _LOG_START)
 
 
@@ -129,7 +129,7 @@ def write_log_start(notes: Notes, log_start: int) -> None:
 def read_kept_again(notes: Notes) -> int:
     """Physical offset behind the last records that were appended again to be kept: a log that is
     cut before it may lack some, as the segments that had them before may be gone. 0 if there were
-    none."""
+    none, or it is not known."""
     return _noted(notes, _KEPT_AGAIN) or 0
 
 
@@ -139,7 +139,12 @@ def write_kept_again(notes: Notes, end: int) -> None:
 
 
 def _noted(notes: Notes, name: str) -> int | None:
-    noted = notes.get(name)
+    """None also if the note is damaged, which is logged: both are only for messages to people."""
+    try:
+        noted = notes.get(name)
+    except StoreFormatError as error:
+        logger.warning("%s is damaged: continuing without it", error.path)
+        return None
     return None if noted is None else int.from_bytes(noted, "big")
 
 

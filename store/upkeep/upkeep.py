@@ -6,7 +6,7 @@ import logging
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
-from store.errors import LACKS, StoreClosedError, StoreFailedError
+from store.errors import LACKS, StoreClosedError, StoreFailedError, StoreFormatError
 from store.log import write_left
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Upkeep:
         # Guarded by checkpoints.lock.
         self._lost: StoreFailedError | None = None  # a file or directory of the store was removed
         # Units stored up to then are to be written again; 0: none are.
-        self._refill_until_ms = int.from_bytes(notes.get(REFILL) or b"", "big")
+        self._refill_until_ms = self._noted_refill_ms()
         self._noted_ms = self._refill_until_ms
         # Set by retention, cleared by the job.
         self._compaction_due = False
@@ -93,6 +93,13 @@ class Upkeep:
         left = self._times.left()
         write_left(self._notes, left)
         self._left_ms = left.now_ms
+
+    def _noted_refill_ms(self) -> int:
+        try:
+            return int.from_bytes(self._notes.get(REFILL) or b"", "big")
+        except StoreFormatError as error:
+            logger.warning("%s is damaged: all units are written again", error.path)
+            return self._times.now_ms()
 
     def _maintain_queues(self) -> None:
         # Noted: after a crash nothing else would tell of it.

@@ -103,6 +103,7 @@ def test_advice_names_what_helps(tmp_path: Path) -> None:
     assert f"mv {tmp_path / 'kvcq'}" in told(Kind.STATE)
     assert "--queues" not in told(Kind.STATE)
     assert "next start" in told(Kind.CHECKPOINT_FILE)
+    assert "next start" in told(Kind.NOTE)
     assert f"rm -r {tmp_path / 'place'}" in told(Kind.SNAPSHOT)
     assert "rm -r" not in told(Kind.SNAPSHOT, Kind.STATE)
     assert told(Kind.OLD_DATABASE).startswith("start the server")

@@ -256,6 +256,15 @@ def remedies(directory: Path, findings: Sequence[Finding]) -> list[tuple[str, st
             "whole log, and rewrites this one"
         )
         advice.append((hint, None))
+    if any(each.kind is Kind.NOTE and each.remedy is Remedy.RESTORE for each in faults):
+        hint = (
+            "the server does not start with a damaged notes/users: restore it from a backup, or "
+            "remove it and add the users again"
+        )
+        advice.append((hint, None))
+    elif Kind.NOTE in kinds:
+        hint = "nothing to do: the next start makes the note again, or continues without it"
+        advice.append((hint, None))
     if Kind.DEAD_ROW in kinds:
         hint = (
             "kvcq/ has rows of topics that do not exist: the command rebuilds the queues of those "

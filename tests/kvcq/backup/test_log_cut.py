@@ -58,8 +58,12 @@ def test_looking_for_the_first_message_keeps_no_more_than_a_record(tmp_path: Pat
     assert peak < state_bytes / 2
 
 
-@pytest.mark.parametrize("late_s", [5, 30, 45, 75])
-def test_nothing_later_is_left_where_store_times_fall(late_s: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("late_s", "note_is_damaged"), [(5, False), (30, False), (30, True), (45, False), (75, False)]
+)
+def test_nothing_later_is_left_where_store_times_fall(
+    late_s: int, note_is_damaged: bool, tmp_path: Path
+) -> None:
     """The clock was half an hour ahead for a minute: the same time is in the log twice."""
     clock = FakeClock()
     began_ms = clock.now_ms()
@@ -70,6 +74,8 @@ def test_nothing_later_is_left_where_store_times_fall(late_s: int, tmp_path: Pat
         clock.jump(-1900)
         put_some(store, clock, 120)
         every = times_of(tmp_path / "store")
+        if note_is_damaged:
+            (tmp_path / "store/notes/store_time_falls").write_bytes(b"0" * 33)
         clock.advance(3600)
         url = str(tmp_path / "b")
         taken = take_backup(store, queues_of(store), url, clock=clock).backup

@@ -9,7 +9,7 @@ import pytest
 from zlib_ng.zlib_ng import crc32
 
 from kvcq.engine.protocol import KvBatch
-from kvcq.inspect.findings import Kind
+from kvcq.inspect.findings import Kind, Remedy
 from kvcq.tables.keys import INDEX, UNITS, unit_key, unpack_index_key
 from kvcq.tables.values import unpack_unit
 from migration.check import check_store
@@ -24,7 +24,7 @@ from store.format import (
 )
 from store.format.checkpoint import read_checkpoint
 from tests.support.checking import database, faults, flip, only, segment
-from tests.support.stores import SEGMENT_BYTES
+from tests.support.stores import SEGMENT_BYTES, open_small
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -150,6 +150,18 @@ def test_a_gap_between_segments(root: Path) -> None:
 def test_a_damaged_checkpoint_file(root: Path) -> None:
     flip(root / "checkpoint", 44)
     assert only(root, Kind.CHECKPOINT_FILE).place == "checkpoint"
+
+
+@pytest.mark.parametrize("name", ["log_start", "clock", "users"])
+def test_a_damaged_note(root: Path, name: str) -> None:
+    path = root / "notes" / name
+    path.write_bytes(b"0" * 20)
+    finding = only(root, Kind.NOTE)
+    assert finding.place == f"notes/{name}"
+    assert (finding.remedy is Remedy.RESTORE) == (name == "users")
+    if name != "users":
+        open_small(root).close()
+        assert check_store(root) == []
 
 
 def test_a_damaged_store_json(root: Path) -> None:

@@ -462,18 +462,6 @@ def test_a_live_unit_that_is_older_than_a_dropped_one_stays(tmp_path: Path, know
             store._services.repair.wait()
 
 
-def test_a_damaged_note_of_the_time_does_not_keep_the_store_closed(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    clock = FakeClock()
-    with open_small(tmp_path / "store", clock):
-        pass
-    (tmp_path / "store/notes/clock").write_bytes(b"\0" * 40)
-    with open_small(tmp_path / "store", clock) as store:
-        assert "cannot read the time that the last process left" in caplog.text
-        assert store._times.now_ms() == clock.now_ms()
-
-
 def test_steady_time_never_falls_and_jumps_no_faster_than_the_other() -> None:
     clock = FakeClock()
     times = StoreTimes(clock)
