@@ -14,6 +14,7 @@ children, so tasks there could put no others.
 from __future__ import annotations
 
 import json
+import logging
 import re
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -34,6 +35,8 @@ from kvcq_client.errors import (
 
 if TYPE_CHECKING:
     from kvcq_client.receiving import Delivery, Receiver
+
+logger = logging.getLogger(__name__)
 
 TRANSPORT_ALIASES["kvcq"] = "kvcq_client.tasks.kombu:Transport"
 
@@ -91,6 +94,8 @@ class Channel(virtual.Channel):
         """Give back what was received ahead, unless another consumer of the channel takes it."""
         queue = self._tag_to_queue.get(consumer_tag)
         super().basic_cancel(consumer_tag)
+        if queue not in self._active_queues:
+            self._no_ack.discard(queue)
         if queue in self._receivers and queue not in self._active_queues:
             receiver = self._receivers.pop(queue)
             if self.deliveries:
@@ -140,29 +145,46 @@ class Channel(virtual.Channel):
         if not taken:
             raise Empty
         [delivery] = taken
-        message: dict[str, Any] = json.loads(delivery.body)
+        try:
+            message: dict[str, Any] = json.loads(delivery.body)
+            properties: dict[str, Any] = message["properties"]
+        except (ValueError, LookupError, TypeError):
+            # Raised, it would end each worker in turn; so it becomes a dead letter.
+            logger.error("%r is no message of kombu, and is given back", delivery)
+            delivery.give_back()
+            raise Empty from None
         if queue in self._no_ack:
             delivery.acknowledge(with_next=True)
         else:
             delivery.renew()
             # The message's own tag would be the same at its next delivery.
-            message["properties"]["delivery_tag"] = delivery.received.handle
+            properties["delivery_tag"] = delivery.received.handle
             self.deliveries[delivery.received.handle] = delivery
         return message
 
     def _size(self, queue: str) -> int:
+        """Messages that workers have not done; also before the first worker."""
         topic = topic_of(queue)
-        try:
-            queues = self._server.describe_group(self._group or topic).queues
-        except NotFoundError:
-            return 0
-        return sum(one.lag for one in queues if one.topic == topic)
+        with suppress(NotFoundError):
+            group = self._server.describe_group(self._group or topic)
+            lags = [one.lag for one in group.queues if one.topic == topic]
+            if lags or (group.settings is not None and group.settings.from_latest):
+                return sum(lags)
+        with suppress(NotFoundError):
+            _, queues = self._server.topic_queues(topic)
+            return sum(one.max_offset - one.min_offset for one in queues)
+        return 0
 
     def _purge(self, queue: str) -> int:
         size = self._size(queue)
         topic = topic_of(queue)
-        with suppress(NotFoundError):
-            self._server.reset_group(self._group or topic, topic, "latest")
+        group = self._group or topic
+        if size:
+            # The first worker would make the group, and begin with what is to be purged.
+            with suppress(AlreadyExistsError, PermissionDeniedError):
+                self._server.create_group(group)
+            with suppress(NotFoundError):
+                self._server.reset_group(group, topic, "latest")
         return size
 
     def _delete(self, queue: str, *_: object, **__: object) -> None:
@@ -201,6 +223,7 @@ class Transport(virtual.Transport):
         """The client; it is made when it is first needed."""
         if self._server is None:
             host, port = self.client.hostname or "127.0.0.1", self.client.port or self.default_port
+            host = f"[{host}]" if ":" in host else host  # kombu takes the brackets off
             self._server = Client(f"{host}:{port}", **self._security)
         return self._server
 
