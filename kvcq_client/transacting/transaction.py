@@ -35,6 +35,7 @@ class AsyncTransaction:
         self._immunity_s = immunity_s
         self._id = ""
         self._is_decided = False
+        self._is_unwanted = False  # a rollback was asked for, and may have failed
 
     def __repr__(self) -> str:
         return f"<transaction {self._id or 'that has not begun'} of group {self._group!r}>"
@@ -48,11 +49,13 @@ class AsyncTransaction:
 
     async def commit(self) -> None:
         """Deliver the message now. See `commit_transaction`."""
+        self._is_unwanted = False
         await self._calls.commit_transaction(self.id)
         self._is_decided = True
 
     async def roll_back(self) -> None:
         """Never deliver the message. See `roll_back_transaction`."""
+        self._is_unwanted = True
         await self._calls.roll_back_transaction(self.id)
         self._is_decided = True
 
@@ -66,12 +69,15 @@ class AsyncTransaction:
     async def _end(self, error: BaseException | None) -> None:
         if self._is_decided:
             return
-        if error is None:
+        if error is None and not self._is_unwanted:
             await self.commit()
             return
         try:
             await self.roll_back()
-        except KvcqError as failure:  # the block's own error counts; the check decides
+        except KvcqError as failure:
+            if error is None:
+                raise
+            # The block's own error counts; the check decides.
             logger.warning("transaction %s was not rolled back: %s", self._id, failure)
 
     async def __aenter__(self) -> AsyncTransaction:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from kvcq_client import (
     NotPossibleError,
     ResourceExhaustedError,
     TransactionCheck,
+    UnavailableError,
 )
 from store.held import halves
 from tests.support.until import until, wait_until
@@ -72,6 +74,27 @@ async def test_a_block_may_decide_before_it_ends(client: AsyncClient) -> None:
         await transaction.commit()
         assert await bodies(client) == [b"one"]
     assert await bodies(client) == [b"one"]
+
+
+async def test_a_rollback_that_failed_is_tried_again_at_the_end(
+    client: AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(_: object, transaction_id: str) -> None:
+        raise UnavailableError(transaction_id)
+
+    async def try_to_roll_back() -> None:
+        async with client.transaction(ORDER, group="shop") as transaction:
+            with suppress(UnavailableError), monkeypatch.context() as patch:
+                patch.setattr(AsyncClient, "roll_back_transaction", fail)
+                await transaction.roll_back()
+
+    await try_to_roll_back()
+    assert await client.open_transactions() == []
+    assert await bodies(client) == []
+    monkeypatch.setattr(AsyncClient, "roll_back_transaction", fail)
+    with pytest.raises(UnavailableError):
+        await try_to_roll_back()
+    assert await bodies(client) == []
 
 
 @pytest.mark.usefixtures("at_once")
