@@ -107,8 +107,9 @@ class LiteTopicCalls(CallGroup):
         names: Iterable[str],
         version: int,
         start: LiteStart | None = None,
-    ) -> list[str]:
-        """Say what the client is subscribed to; returns what others have taken from it."""
+    ) -> tuple[int, list[str]]:
+        """Say what the client is subscribed to; returns to how many lite topics it is, and what
+        others have taken from it."""
         request = lite_pb.SyncLiteSubscriptionsRequest(
             group=group, client_id=client_id, action=action, lite_topics=names, version=version
         )
@@ -126,7 +127,7 @@ class LiteTopicCalls(CallGroup):
             case _:
                 pass
         answer = await self._call(self._lite.SyncLiteSubscriptions, request, None)
-        return list(answer.lost)
+        return answer.subscribed, list(answer.lost)
 
     async def _receive_lite(
         self,

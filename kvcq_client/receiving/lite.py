@@ -76,11 +76,12 @@ class LiteCore(ReceiverCore):
         async with self._syncing:
             await self._made()
             for part in in_parts(names, NAMES_A_CALL):
-                await self._say(lite_pb.LITE_ACTION_ADD, part, start)
+                count = await self._say(lite_pb.LITE_ACTION_ADD, part, start)
                 with self._names_lock:
                     self._names.update(dict.fromkeys(part))
                     for name in part:
                         self._lost.pop(name, None)
+                await self._say_more(count)
 
     async def unsubscribe(self, names: Sequence[str]) -> None:
         async with self._syncing:
@@ -88,7 +89,7 @@ class LiteCore(ReceiverCore):
                 for name in names:
                     self._names.pop(name, None)
             for part in in_parts(names, NAMES_A_CALL):
-                await self._say(lite_pb.LITE_ACTION_REMOVE, part, None)
+                await self._say_more(await self._say(lite_pb.LITE_ACTION_REMOVE, part, None))
 
     # --- receiving -------------------------------------------------------------------------
 
@@ -170,14 +171,22 @@ class LiteCore(ReceiverCore):
             await self._say(lite_pb.LITE_ACTION_COMPLETE, self.subscribed, None)
             self._is_known = True
 
+    async def _say_more(self, count: int) -> None:
+        """Say all if the server knows only `count`: after a restart a change makes the client known
+        again, but not the subscriptions before it."""
+        if count < len(self.subscribed):
+            await self._say(lite_pb.LITE_ACTION_COMPLETE, self.subscribed, None)
+
     async def _say(
         self, action: lite_pb.LiteAction, names: Sequence[str], start: LiteStart | None
-    ) -> None:
+    ) -> int:
+        """Returns how many lite topics the server has the client subscribed to."""
         self._version += 1
-        lost = await self._calls._sync_lite(  # noqa: SLF001 - made for this
+        count, lost = await self._calls._sync_lite(  # noqa: SLF001 - made for this
             self.config.group, self._client_id, action, names, self._version, start
         )
         self._forget_lost(lost)
+        return count
 
     def _forget_lost(self, lost: Iterable[str]) -> None:
         with self._names_lock:

@@ -316,6 +316,22 @@ async def test_a_server_that_forgot_the_subscriptions_is_told_again(
         assert await heard(receiver, 1) == [("s", "2")]
 
 
+@pytest.mark.usefixtures("parent")
+@pytest.mark.parametrize("change", ["subscribe", "unsubscribe"])
+async def test_a_change_after_a_restart_tells_the_other_subscriptions_again(
+    client: AsyncClient, served: Served, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kvcq_client.receiving.lite._SYNC_S", 3600.0)
+    async with client.lite_receiver(PARENT, group="g") as receiver:
+        await receiver.subscribe(["s", "t"])
+        reading = asyncio.create_task(receiver.take(1, 15))
+        await until(lambda: served.serving.reads.waiting_receives == 1)
+        served.store.lite.subscriptions.forget("g")
+        await getattr(receiver, change)("t" if change == "unsubscribe" else "u")
+        await say(client, "s", "1")
+        assert [one.body for one in await reading] == [b"1"]
+
+
 @pytest.mark.parametrize("name", ["", "tea 1", "a,b", "a$b", "x" * 65, "tea\n"])
 def test_a_name_that_no_lite_topic_can_have_is_refused_before_a_message_is_lost(name: str) -> None:
     with pytest.raises(ValueError, match="lite_topic: "):
