@@ -187,6 +187,7 @@ class AsyncAccess:
 
 
 def _change(name: str, rights: Sequence[Right]) -> pb.ChangeRightsRequest:
+    rights = list(rights)
     for right in rights:
         of_kind("rights", right, Right)
     return pb.ChangeRightsRequest(
