@@ -16,6 +16,7 @@ from store.state import LatestLooked, Tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from store.consume_queue import CqUnit
     from store.metadata import LatestHead
@@ -114,10 +115,11 @@ class Superseded:
         with self._lock:
             self._queues[topic, queue_id] = Hidden(self._tables, head)
 
-    def forget(self, topic: str) -> None:
-        """Drop the entries of a deleted topic or light queue; its rows were deleted with it."""
+    def forget(self, topics: AbstractSet[str]) -> None:
+        """Drop the entries of deleted topics and light queues; their rows were deleted with
+        them."""
         with self._lock:
-            for key in [key for key in self._queues if key[0] == topic]:
+            for key in [key for key in self._queues if key[0] in topics]:
                 del self._queues[key]
 
 

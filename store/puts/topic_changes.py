@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from store.derive import Superseded
     from store.metadata import MessageType, TopicConfig
     from store.puts.append_path import AppendPath
-    from store.state import Entry
+    from store.state import Entry, TopicEnded
     from store.topics import End, Topics
 
 #: Looked up, turned into rows and dispatched under the append lock, at about 0.2 ms each, so that
@@ -113,34 +113,43 @@ class TopicChanges:
 
     def _end_light(self, names: Sequence[str], is_meant: Callable[[str, int], bool]) -> int:
         """Delete those of these distinct light queues that exist and are selected by their next
-        offset."""
-        deleted: dict[str, int] = {}
+        offset. Returns how many."""
 
-        def end_some(some: Sequence[str]) -> Sequence[Entry]:
+        def end_some(some: Sequence[str]) -> Sequence[TopicEnded]:
             next_offsets = self._appends.log.next_light_offsets(some)
             meant = [
                 name
                 for name, offset in zip(some, next_offsets, strict=True)
                 if is_meant(name, offset) and not self._topics.view.has_ended(name)
             ]
-            entries = self._topics.end(meant)
-            deleted[some[0]] = len(entries)  # it may be called again
-            return entries
+            return self._topics.end(meant)
 
-        self._end(names, end_some)
-        return sum(deleted.values())
+        return self._end(names, end_some)
 
     def _end(
         self,
         names: Sequence[str],
-        decide: Callable[[Sequence[str]], Sequence[Entry]],
-    ) -> None:
+        decide: Callable[[Sequence[str]], Sequence[TopicEnded]],
+    ) -> int:
+        """Returns how many were deleted."""
+        count = 0
         for first in range(0, len(names), _DELETED_TOGETHER):
             some = names[first : first + _DELETED_TOGETHER]
             self._wait_visible()  # a light queue exists once its first message is dispatched
-            self._decide(partial(decide, some))
-            for name in some:
-                self._superseded.forget(name)
+            count += self._end_together(partial(decide, some))
+        return count
+
+    def _end_together(self, decide: Callable[[], Sequence[TopicEnded]]) -> int:
+        ended: Sequence[TopicEnded] = ()
+
+        def entries() -> Sequence[TopicEnded]:
+            nonlocal ended
+            ended = decide()  # it may be called again
+            return ended
+
+        self._decide(entries)
+        self._superseded.forget({each.topic for each in ended})
+        return len(ended)
 
     def _decide(self, entries: Callable[[], Sequence[Entry]]) -> None:
         """Append the entries, durably."""

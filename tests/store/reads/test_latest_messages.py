@@ -199,6 +199,16 @@ def test_a_topic_made_anew_shows_all_that_is_its_own(store: MessageStore) -> Non
     assert [body for _, body in seen(store, LIGHT)] == ["4", "5", "6"]
 
 
+def test_hidden_messages_of_what_is_not_idle_any_more_stay_hidden(store: MessageStore) -> None:
+    put(store, ("a", "1"), ("a", "2"))
+    keep(store, LIGHT)
+    last_ends = store._topic_changes.last_ends([LIGHT])
+    put(store, ("b", "3"))
+    assert store._topic_changes.delete_idle({LIGHT: (2, last_ends[LIGHT])}) == 0
+    assert [body for _, body in seen(store, LIGHT)] == ["2", "3"]
+    assert store.maintenance.hidden_messages(LIGHT, 0) == 1
+
+
 def test_what_stands_later_at_a_hidden_offset_is_seen(tmp_path: Path, clock: FakeClock) -> None:
     # As a log has it where the job looked at the queue, and a deletion came before its record.
     with open_small(tmp_path / "store", clock) as store:
