@@ -19,6 +19,7 @@ from store.format import unpack_record
 from store.message import Message, PullStatus
 from store.reads import latest_messages
 from store.state import Tables
+from store.topics import ends
 from tests.support.checked import checked
 from tests.support.rebuild import differences
 from tests.support.stores import open_small
@@ -250,6 +251,19 @@ def test_what_is_not_durable_supersedes_nothing(
     monkeypatch.setattr(store.maintenance, "_durable_end", lambda: durable)
     assert keep(store) == (1, 0)
     assert [body for _, body in seen(store)] == ["1", "2"]
+
+
+def test_many_deletions_elsewhere_do_not_end_a_look(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ends, "_MOST", 4)
+    names = [f"%LMQ%{number}" for number in range(10)]
+    with open_small(tmp_path / "store", clock) as store:
+        store.put([Message("T", b"", 0, light_queues=tuple(names))])
+        put(store, ("a", "1"), ("a", "2"))
+    with open_small(tmp_path / "store", clock) as store:
+        kept = store.maintenance.keep_latest("T", 0, lambda _done, _all: store.delete_topics(names))
+        assert kept.hidden == 1
 
 
 def test_many_keys_are_gone_through_in_parts(
