@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kvcq.engine import pages
 from kvcq.engine.rocks import DERIVED, RocksEngine
-from kvcq.errors import KvcqError
+from kvcq.errors import CorruptValueError, KvcqError
 from kvcq.inspect.findings import Kind, Remedy
 from kvcq.inspect.halves import Halves
 from kvcq.inspect.shared_groups import SharedGroups
@@ -39,7 +39,15 @@ from kvcq.tables import (
 from store.errors import CorruptRecordError, StoreFormatError
 from store.format import FastParser, unpack_record
 from store.log import Run, walk
-from store.state import STATE_TOPIC, CorruptStateError, TopicEnded, changes_of, unpack_entries
+from store.state import (
+    STATE_TOPIC,
+    CorruptRowError,
+    CorruptStateError,
+    TopicEnded,
+    changes_of,
+    unpack_entries,
+    unpack_topic,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -191,7 +199,9 @@ class StateSide:
         if dispatched is None or unpack_i64(dispatched) < self._state.point:
             return _ANYWHERE
         row = self._engine.get(BOUNDS, max_key(topic, queue_id))
-        return _ANYWHERE if row is None else unpack_max(row)[1] + 1
+        with suppress(CorruptValueError):  # the other side reports it
+            return _ANYWHERE if row is None else unpack_max(row)[1] + 1
+        return _ANYWHERE
 
     def is_left_out(self, number: int) -> bool:
         """No row of state refers to damage."""
@@ -258,11 +268,17 @@ def endings_in(engine: KvEngine, segments: SegmentSet, base_offset: int) -> dict
 
 
 def _taken(rows: Iterator[Pair], waiting: tuple[Timers, Halves], tell: Tell) -> Iterator[Pair]:
-    """Yield the same rows, and add held messages to `waiting` on the way."""
-    for row in rows:
+    """Yield the same rows, and add held messages to `waiting` on the way. Reports impossible rows
+    of topics."""
+    for key, value in rows:
         for each in waiting:
-            each.take_row(*row, tell)
-        yield row
+            each.take_row(key, value, tell)
+        if key.startswith(b"t"):
+            try:
+                unpack_topic(key[1:].decode(), value)
+            except (CorruptRowError, UnicodeDecodeError) as error:
+                tell(key, "a row that can be", f"{value.hex()}: {error}")
+        yield key, value
 
 
 def _rows(engine: KvEngine) -> Iterator[Pair]:

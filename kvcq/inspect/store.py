@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kvcq.engine.rocks import DERIVED, RocksEngine
 from kvcq.errors import EngineUnavailableError, KvcqError
@@ -238,7 +238,8 @@ def _sides(
         tables = Tables(state)
         endings = endings_in(engine, segments, directory.base_offset)
         dead = tables.dead_below() | endings
-        admission = Admission(LiveTopics(tables), {n: at for n, at in dead.items() if is_light(n)})
+        dead_light = {name: at for name, at in dead.items() if is_light(name)}
+        admission = Admission(_Starts(LiveTopics(tables)), dead_light)
         opened = OpenedStore(
             directory, segments, admission, endings, was_closed, findings, progress
         )
@@ -247,6 +248,19 @@ def _sides(
         findings.add(Kind.DATABASE, "kvcq", "rows of state that can be read", error, side=ROCKSDB)
         return []
     return [its_state, *find_sides(opened, engine, stack)]
+
+
+class _Starts(NamedTuple):
+    """Where topics begin. One with an impossible row, which the side of the state reports, counts
+    from the log's start on."""
+
+    topics: LiveTopics
+
+    def get(self, name: str, /) -> int | None:
+        try:
+            return self.topics.get(name)
+        except CorruptRowError:
+            return 0
 
 
 def _noted(directory: StoreDir, findings: Findings, *, was_closed: bool) -> Noted:

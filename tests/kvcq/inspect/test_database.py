@@ -148,6 +148,24 @@ def test_families_at_two_points(root: Path) -> None:
     assert places == {UNITS, BOUNDS, INDEX}
 
 
+@pytest.mark.parametrize("value", [b"", b"\xff" * 21])
+def test_a_topic_with_an_impossible_row(root: Path, value: bytes) -> None:
+    with database(root) as engine:
+        engine.write(KvBatch(puts={STATE: [(topic_key("alpha"), value)]}))
+    assert repr(topic_key("alpha")) in only(root, Kind.STATE).place
+
+
+def test_an_impossible_bound_of_a_queue_that_a_group_receives_from(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with open_small(root) as store:
+        store.put([Message("T", b"x")])
+        store.groups.create("g")
+        assert store.groups.receive("g", "T").deliveries
+    with database(root) as engine:
+        engine.write(KvBatch(puts={BOUNDS: [(max_key("T", 0), b"")]}))
+    assert only(root, Kind.BAD_ROW).place == BOUNDS
+
+
 def test_a_checkpoint_ahead_of_a_closed_log(root: Path) -> None:
     with database(root) as engine:
         engine.write(KvBatch(puts={BOUNDS: [(DISPATCHED_KEY, pack_i64(1 << 40))]}))
