@@ -179,6 +179,8 @@ class Topics:
             if self.view.has_ended(name):
                 raise UnknownTopicError(name, "light queue" if is_light(name) else "topic")
         changed = [name for name, end in before.items() if self.ends.get(name) != end]
+        if not changed:
+            return False  # the usual case
         # Of many deletions only the last offset is remembered: a topic from before it still exists.
         found = zip(changed, self.view.tables.topics(changed), strict=True)
         return any(
