@@ -77,7 +77,8 @@ def _take(tag: str, said: Mapping[str, object], handed: dict[_Handed, set[int]])
     if tag == "ck":
         deltas = said.get("d") or list(range(min(_number(said, "n"), _MOST)))
         bits = _number(said, "bm")
-        assert isinstance(deltas, list), "as JSON has it"
+        if not isinstance(deltas, list):
+            raise ValueError("d is no list")
         handed[name] = {first + int(delta) for at, delta in enumerate(deltas) if not bits >> at & 1}
     elif tag in ("ack", "bAck"):
         done = said.get("aol") if tag == "bAck" else [said["ao"]]

@@ -105,6 +105,16 @@ def test_a_plan_counts_what_is_in_flight_and_to_be_given_again(broker: PoppingBr
     assert "1 shared groups" in found["messages in flight"].outcome
 
 
+def test_a_receive_that_makes_no_sense_is_skipped(
+    broker: PoppingBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker._revive("ck", 12, n=1, d="0", bm=0, it=60_000)
+    root = broker.stop()
+    found = {each.kind: each for each in plan_directory(root, LAYOUT, no_progress).held_back}
+    assert found["messages in flight"].waiting == 4
+    assert "makes no sense" in caplog.text
+
+
 def test_a_group_that_pops_is_shared_with_its_settings(broker: PoppingBroker) -> None:
     root = broker.stop()
     adopt(root, layout=LAYOUT)
