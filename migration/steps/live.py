@@ -283,7 +283,9 @@ class LiveMigration:
         lags = any(not side.joined and side.failure is None for side in self.double.sides())
         if (lags or self.state.pending is not None) and self._steps.acquire(blocking=False):
             try:
-                failed = self._filling is not None and self._filling.error is not None
+                last = self._filling
+                # One that a step ended goes on if the step failed.
+                failed = last is not None and last.error is not None and not last.is_stopped
                 if not self._jobs.closed and not failed:
                     self._fill()
             finally:

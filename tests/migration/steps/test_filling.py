@@ -80,6 +80,35 @@ def test_a_cancelled_backfill_goes_on_where_it_was(
     assert differences(store) == []
 
 
+def test_a_backfill_goes_on_if_the_step_that_ended_it_fails(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("migration.fill.catch_up.BATCH", 50)
+    monkeypatch.setattr("migration.fill.catch_up._REST_BYTES", 100)
+    reached = threading.Event()
+
+    def once(_pace: Pace, job: Job, _lag: int) -> None:
+        reached.set()
+        job.pause(WAIT_S)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Pace, "after_batch", once)
+        job = live(store).start()
+        assert reached.wait(WAIT_S)
+        patched.setattr("migration.state.keeper.write_state", full)
+        with pytest.raises(OSError, match="no space left"):
+            live(store).rollback()
+    assert job.view().state is JobState.CANCELLED
+    assert live(store).state.phase is Phase.DOUBLE_WRITE
+    live(store).look()
+    assert live(store).filling is not job
+    settle(store)
+    assert differences(store) == []
+
+
 def test_a_backfill_goes_on_after_reopening(
     store: MessageStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
