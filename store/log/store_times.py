@@ -167,7 +167,9 @@ class StoreTimes:
     def fall(self, offset: int, before_ms: int, after_ms: int) -> None:
         """Note a fall before the record with the earlier time is appended at `offset`. Durable on
         return. Raises what `note` raises; nothing is changed then."""
-        falls = bounded([*self.falls, Fall(offset, before_ms, after_ms)])
+        # A power loss or a restore may have cut records whose falls were noted.
+        before = [each for each in self.falls if each.offset <= offset]
+        falls = bounded([*before, Fall(offset, before_ms, after_ms)])
         self._note(falls)
         self.falls = falls
 

@@ -462,6 +462,16 @@ def test_a_live_unit_that_is_older_than_a_dropped_one_stays(tmp_path: Path, know
             store._services.repair.wait()
 
 
+def test_falls_behind_a_lower_end_of_the_log_are_forgotten() -> None:
+    """A power loss took the records there, and the note of the fall stayed."""
+    clock = FakeClock(10_000)
+    times = StoreTimes(clock, (Fall(100, 5000, 3000), Fall(1000, 9000, 4000)))
+    times.fall(900, 8000, 4500)
+    assert times.of(950, 4600) == 8000
+    times.fall(900, 4500, 4000)  # nothing was appended in between
+    assert times.falls == (Fall(100, 5000, 3000), Fall(900, 8000, 4500), Fall(900, 4500, 4000))
+
+
 def test_steady_time_never_falls_and_jumps_no_faster_than_the_other() -> None:
     clock = FakeClock()
     times = StoreTimes(clock)
