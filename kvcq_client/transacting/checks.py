@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 from kvcq_client.errors import (
@@ -38,6 +39,8 @@ Check: TypeAlias = "Callable[[TransactionCheck], Answer | Awaitable[Answer]]"
 _AT_ONCE = 8
 #: Between two tries to reach a server, seconds.
 _REST_S = 1.0
+#: Whose check runs: where it closes them itself, that cannot wait for its end.
+_asking: ContextVar[ChecksCore | None] = ContextVar("_asking", default=None)
 #: Errors that a retry would not change.
 _FINAL = (
     ClosedError,
@@ -71,11 +74,13 @@ class ChecksCore:
         self.error: KvcqError | None = None
 
     async def close(self) -> None:
-        """No more questions are taken; those that were are answered. Repeatable."""
+        """No more questions are taken; those that were are answered. Repeatable. Called by a check,
+        it does not wait for the answers."""
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task
-        await asyncio.gather(*self._answering, return_exceptions=True)
+        if _asking.get() is not self:
+            await asyncio.gather(*self._answering, return_exceptions=True)
         self._closed(self)
 
     async def _run(self) -> None:
@@ -102,6 +107,7 @@ class ChecksCore:
         self._answering.discard(task)
 
     async def _answer(self, question: TransactionCheck) -> None:
+        _asking.set(self)
         try:
             if inspect.iscoroutinefunction(self._check):
                 answer = await self._check(question)
@@ -158,7 +164,7 @@ class AsyncTransactionChecks(AsyncClosing):
         return self._core.error
 
     async def close(self) -> None:
-        """Answer the questions under way, and take no more. Repeatable."""
+        """Answer the questions under way, and take no more. Repeatable. A check may call this."""
         await self._core.close()
 
 

@@ -24,6 +24,7 @@ from store.held import halves
 from tests.support.until import until, wait_until
 
 if TYPE_CHECKING:
+    from kvcq_client import AsyncTransactionChecks, TransactionChecks
     from tests.support.serving import Served
 
 pytestmark = pytest.mark.integration
@@ -171,6 +172,39 @@ async def test_another_producer_of_the_group_answers_for_one_that_is_gone(
     async with client.answer_checks("shop", lambda _: True):
         while not await bodies(client):
             await asyncio.sleep(0.01)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_check_may_close_its_checks(served: Served, client: AsyncClient) -> None:
+    closed: list[bool] = []
+    found: list[AsyncTransactionChecks] = []
+
+    async def check(_: TransactionCheck) -> bool:
+        await found[0].close()
+        closed.append(True)
+        return True
+
+    await client.begin_transaction(ORDER, group="shop")
+    found.append(client.answer_checks("shop", check))
+    await until(lambda: closed)
+    while await client.open_transactions():
+        await asyncio.sleep(0.01)
+
+    def blocking_check() -> None:
+        with Client(served.target) as blocking:
+            begun: list[TransactionChecks] = []
+
+            def check(_: TransactionCheck) -> bool:
+                wait_until(lambda: begun)
+                begun[0].close()
+                return True
+
+            blocking.begin_transaction(ORDER, group="shop")
+            begun.append(blocking.answer_checks("shop", check))
+            wait_until(lambda: not blocking.open_transactions())
+
+    await asyncio.to_thread(blocking_check)
+    assert await bodies(client) == [b"one"] * 2
 
 
 async def test_limits_and_wrong_ids_have_clear_errors(served: Served, client: AsyncClient) -> None:
