@@ -29,6 +29,7 @@ def test_kills(tmp_path: Path, load: str, seed: int) -> None:
     kill_at_random(tmp_path, load, seed)
 
 
+@pytest.mark.slow  # tests of single rooms lose power in `make test`
 @pytest.mark.parametrize("load", LOADS)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_losses_of_power(tmp_path: Path, load: str, seed: int) -> None:

@@ -109,6 +109,7 @@ def test_p13_a_turned_bit_is_refused_or_the_store_serves_the_truth(
     assert min(counts.values()) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(0)
 def test_p13_a_manifest_that_seems_torn_never_brings_an_older_life_back(
     room: Path, template: Path

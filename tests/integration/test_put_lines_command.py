@@ -71,6 +71,7 @@ def test_a_line_is_put_before_the_next_one_is_there(target: str) -> None:
     assert bodies == [b"one", b"two", b"three", b"", b"five"]
 
 
+@pytest.mark.slow
 def test_output_to_a_full_disk_is_an_error_without_a_traceback(target: str) -> None:
     answer_of("put", "full", "body", "--queue", "0", server=target)
     message_id = lines_of("pull", "full", server=target)[0]["messageId"]

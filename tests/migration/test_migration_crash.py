@@ -28,21 +28,19 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.crash
 
 FIRST = 400
+_PHASES = ("DOUBLE_WRITE", "VERIFIED", "ROCKSDB", "FINISHED", "FILES")
 POINTS = [
-    *(
-        (f"write:{phase}:{moment}", 1)
-        for phase in ("DOUBLE_WRITE", "VERIFIED", "ROCKSDB", "FINISHED", "FILES")
-        for moment in ("before", "after")
-    ),
+    *((f"write:{phase}:before", 1) for phase in _PHASES),
+    *(pytest.param(f"write:{phase}:after", 1, marks=pytest.mark.slow) for phase in _PHASES),
     ("backfill", 2),
-    ("backfill", 9),
+    pytest.param("backfill", 9, marks=pytest.mark.slow),
     ("join", 1),
     ("double write", 2),
     ("other side", 14),
     ("side flush", 1),
     ("remove", 2),
     ("removed", 2),
-    ("remove", 5),
+    pytest.param("remove", 5, marks=pytest.mark.slow),
 ]
 
 

@@ -36,6 +36,7 @@ class _SmallPieces:
             yield from (piece[at : at + 1024] for at in range(0, len(piece), 1024))
 
 
+@pytest.mark.slow
 def test_looking_for_the_first_message_keeps_no_more_than_a_record(tmp_path: Path) -> None:
     """A log may begin with a gigabyte of committed offsets."""
     clock = FakeClock()

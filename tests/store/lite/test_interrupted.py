@@ -20,7 +20,7 @@ PACKAGES = ("store/lite", "store/groups")
 
 
 @pytest.mark.parametrize("step", [97, pytest.param(11, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("is_wildcard", [False, True])
+@pytest.mark.parametrize("is_wildcard", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_an_interrupted_receive_leaves_its_names_ready(
     store: MessageStore, clock: FakeClock, step: int, is_wildcard: bool
 ) -> None:
