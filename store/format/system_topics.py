@@ -44,7 +44,7 @@ def is_system_topic(name: str) -> bool:
 
 
 def is_system_group(name: str) -> bool:
-    """Whether the group is a system group: nobody waits for it to read what it has not read."""
+    """Whether the group is a system group. No consumer uses it, so its lag means nothing."""
     return name.startswith(_GROUP_PREFIX)
 
 

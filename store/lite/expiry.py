@@ -2,8 +2,8 @@
 
 A lite topic is deleted when its last message is older than its parent's expiry, or has left the
 log, and no client is subscribed to it. After a start clients have as long to subscribe again as
-they may be silent. If its parent was deleted, it is deleted as well: nobody can subscribe to it any
-more. Like every deletion it is a record of the log.
+they may be silent. If its parent was deleted, it is deleted as well, since no client can subscribe
+to it. Like every deletion it is a record of the log.
 """
 
 from __future__ import annotations

@@ -91,13 +91,19 @@ async def test_who_renews_for_ever_holds_one_message_and_a_reset_ends_it(served:
     assert bodies(await receive(served)) == [b"held", b"another"]
 
 
+async def five_groups_a_second(served: Served, monkeypatch: pytest.MonkeyPatch) -> NewGroups:
+    """A message to receive, and one moment in which a caller may make five groups."""
+    monkeypatch.setattr(new_groups, "OF_ONE", 5)
+    await put(served, b"x")
+    made = served.serving.reads._receives._new_groups
+    monkeypatch.setattr(made, "_now_s", lambda: 7.0)
+    return made
+
+
 async def test_receives_make_only_so_many_groups_a_second(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(new_groups, "OF_ONE", 5)
-    await put(served, b"x")
-    now = served.serving.reads._receives._new_groups
-    monkeypatch.setattr(now, "_now_s", lambda: 7.0)
+    now = await five_groups_a_second(served, monkeypatch)
     for number in range(5):
         assert len((await receive(served, group=f"g{number}")).messages) == 1
     refused = await refusal(receive(served, group="one-more"))
@@ -126,10 +132,7 @@ def test_one_who_makes_many_groups_leaves_room_for_others() -> None:
 async def test_receives_that_make_one_group_before_it_is_visible_count_once(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(new_groups, "OF_ONE", 5)
-    await put(served, b"x")
-    now = served.serving.reads._receives._new_groups
-    monkeypatch.setattr(now, "_now_s", lambda: 7.0)
+    await five_groups_a_second(served, monkeypatch)
     with served.store._appends._reput.paused():
         answers = [await receive(served) for _ in range(10)]
     assert sum(len(answer.messages) for answer in answers) == 1
