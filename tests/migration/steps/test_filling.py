@@ -41,6 +41,13 @@ if TYPE_CHECKING:
     from store.message_store import MessageStore
 
 
+@pytest.fixture
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A backfill of a small store takes many steps."""
+    monkeypatch.setattr("migration.fill.catch_up.BATCH", 50)
+    monkeypatch.setattr("migration.fill.catch_up._REST_BYTES", 100)
+
+
 def test_a_backfill_of_a_small_store_counts_its_rows(store: MessageStore) -> None:
     store.wait_visible()
     job = live(store).start()
@@ -48,11 +55,10 @@ def test_a_backfill_of_a_small_store_counts_its_rows(store: MessageStore) -> Non
     assert job.view().numbers["rows"] == 601  # and the record that made the topics
 
 
+@pytest.mark.usefixtures("small_batches")
 def test_a_cancelled_backfill_goes_on_where_it_was(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migration.fill.catch_up.BATCH", 50)
-    monkeypatch.setattr("migration.fill.catch_up._REST_BYTES", 100)
     reached = threading.Event()
 
     def slow(_pace: Pace, job: Job, _lag: int) -> None:
@@ -80,11 +86,10 @@ def test_a_cancelled_backfill_goes_on_where_it_was(
     assert differences(store) == []
 
 
+@pytest.mark.usefixtures("small_batches")
 def test_a_backfill_goes_on_if_the_step_that_ended_it_fails(
     store: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migration.fill.catch_up.BATCH", 50)
-    monkeypatch.setattr("migration.fill.catch_up._REST_BYTES", 100)
     reached = threading.Event()
 
     def once(_pace: Pace, job: Job, _lag: int) -> None:
@@ -109,11 +114,10 @@ def test_a_backfill_goes_on_if_the_step_that_ended_it_fails(
     assert differences(store) == []
 
 
+@pytest.mark.usefixtures("small_batches")
 def test_a_backfill_goes_on_after_reopening(
     store: MessageStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("migration.fill.catch_up.BATCH", 50)
-    monkeypatch.setattr("migration.fill.catch_up._REST_BYTES", 100)
     monkeypatch.setattr("migration.sides.pair.JOIN_BYTES", 100)
     reached = threading.Event()
 
